@@ -1,0 +1,3 @@
+//! The `shardc` binary.
+
+fn main() {}

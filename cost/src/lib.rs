@@ -1,0 +1,1 @@
+//! Machines, latency and memory models.

@@ -1,0 +1,1 @@
+//! Model descriptions to logical IR.

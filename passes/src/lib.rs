@@ -1,0 +1,1 @@
+//! Passes from logical to local IR, and the search over layouts.
