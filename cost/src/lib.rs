@@ -1,1 +1,8 @@
-//! Machines, latency and memory models.
+//! Machines, latency and memory models: pure functions of sizes.
+//!
+//! Nothing here knows the IR. Whoever walks a program calls these functions with local shapes and
+//! adds up what they return.
+
+pub mod codes;
+pub mod machine;
+mod nearest;
