@@ -2,6 +2,15 @@
 //!
 //! This crate does no search and no I/O and knows nothing of LLVM. See `ARCHITECTURE.md`.
 
+pub mod attr;
+pub mod builder;
 pub mod diag;
+pub mod dim;
+pub mod dtype;
+pub mod entity;
+pub mod graph;
 pub mod layout;
 pub mod mesh;
+pub mod ops;
+pub mod rule;
+pub mod types;

@@ -1,0 +1,137 @@
+//! Operators: one row each in [`op_table!`], behaviour next to the attributes in family files.
+//!
+//! To add one, follow `docs/add-an-op.md`.
+
+pub mod attention;
+pub mod collective;
+pub mod contract;
+pub mod control;
+pub mod elementwise;
+pub mod embed;
+pub mod moe;
+pub mod norm;
+pub mod placement;
+pub mod position;
+pub mod reduce;
+pub mod shape;
+mod table;
+
+pub use table::{OPS, Op};
+
+use crate::attr::Attrs;
+use crate::rule::Rule;
+use crate::types::Type;
+
+/// A family of operators; the documentation and the cost model are organised by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Family {
+    /// General contractions.
+    Contract,
+    /// Element by element.
+    Elementwise,
+    /// Reductions over dimensions.
+    Reduce,
+    /// Normalisations.
+    Norm,
+    /// Rotary position embedding.
+    Position,
+    /// Attention and the KV cache.
+    Attention,
+    /// Routing to experts and back.
+    Moe,
+    /// Look-ups by token.
+    Embed,
+    /// Changes of shape or format.
+    Shape,
+    /// Annotations and conversions of layout.
+    Placement,
+    /// Communication.
+    Collective,
+    /// Control.
+    Control,
+}
+
+/// Levels at which an operator may appear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifespan {
+    /// Logical to local.
+    Always,
+    /// Above local level only.
+    Global,
+    /// At sharded level only.
+    Sharded,
+    /// From collective level on.
+    Communicating,
+    /// At local level only.
+    Local,
+}
+
+/// A row of the operator table.
+#[derive(Clone, Copy, Debug)]
+pub struct OpInfo {
+    /// Name in the text.
+    pub name: &'static str,
+    /// Family.
+    pub family: Family,
+    /// Fewest and most operands.
+    pub operands: (usize, usize),
+    /// Where it may appear.
+    pub lifespan: Lifespan,
+    /// Attribute keys, in printing order.
+    pub keys: &'static [&'static str],
+    /// One sentence.
+    pub summary: &'static str,
+}
+
+/// What type inference says about the results.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inferred {
+    /// Exactly these.
+    Types(Vec<Type>),
+    /// The text declares them; how many there must be, if that is known.
+    Declared(Option<usize>),
+}
+
+impl Inferred {
+    /// A single result.
+    pub fn one(ty: Type) -> Result<Self, String> {
+        Ok(Inferred::Types(vec![ty]))
+    }
+}
+
+/// Behaviour of one operator.
+pub trait Operator: Attrs {
+    /// Result types from operand types (the table has checked the number of operands).
+    ///
+    /// # Errors
+    /// Says what does not fit, naming operands by position.
+    fn infer(&self, operands: &[&Type]) -> Result<Inferred, String>;
+
+    /// The sharding rule, or `None` where layouts do not flow through factors (collectives,
+    /// reshards, control).
+    fn rule(&self, _operands: &[&Type], _results: &[&Type]) -> Option<Rule> {
+        None
+    }
+}
+
+/// `n` distinct factor letters, for dimensions without names of their own.
+pub(crate) fn letters(n: usize) -> String {
+    ('a'..='z').chain('A'..='Z').take(n).collect()
+}
+
+/// Checks that two extents agree.
+pub(crate) fn same_dim(what: &str, a: crate::dim::Dim, b: crate::dim::Dim) -> Result<(), String> {
+    if a == b {
+        return Ok(());
+    }
+    let show = |d: crate::dim::Dim| d.show(&|_| "sym").to_string();
+    Err(format!("{what} differs: {} against {}", show(a), show(b)))
+}
+
+/// Checks the rank of an operand.
+pub(crate) fn rank_is(what: &str, ty: &Type, rank: usize) -> Result<(), String> {
+    if ty.rank() == rank {
+        return Ok(());
+    }
+    Err(format!("{what} has rank {}, not {rank}", ty.rank()))
+}

@@ -1,0 +1,81 @@
+//! Rotary position embedding.
+
+use super::{Inferred, Operator, letters, same_dim};
+use crate::attr::F64;
+use crate::rule::{Rule, RuleBuilder};
+use crate::types::Type;
+use crate::{attrs, word_enum};
+
+word_enum! {
+    /// How rotary frequencies are stretched beyond the trained context.
+    pub enum RopeScaling {
+        /// All frequencies divided by `factor`.
+        Linear = "linear",
+        /// Base raised once the context exceeds the trained one.
+        Dynamic = "dynamic",
+        /// Llama 3.1: three frequency bands.
+        Llama3 = "llama3",
+        /// YaRN (arXiv 2309.00071).
+        Yarn = "yarn",
+        /// LongRoPE (arXiv 2402.13753): a factor per frequency.
+        LongRope = "longrope",
+    }
+}
+
+attrs! {
+    /// Rotation of pairs of elements by an angle proportional to the position.
+    pub struct Rope {
+        /// Base of the geometric series of frequencies.
+        pub theta: F64 = "theta",
+        /// Leading elements of a head that rotate; all where absent.
+        pub dim: Option<u64> = "dim",
+        /// Pairs are neighbours (2i, 2i+1) rather than halves (i, i + dim/2).
+        pub interleaved: bool = "interleaved",
+        /// Stretching of the frequencies.
+        pub scaling: Option<RopeScaling> = "scaling",
+        /// Stretching factor.
+        pub factor: Option<F64> = "factor",
+        /// Context length the model was trained on.
+        pub original: Option<u64> = "original",
+        /// Llama 3.1: wavelengths beyond `original / low_freq` are stretched in full.
+        pub low_freq: Option<F64> = "low_freq",
+        /// Llama 3.1: wavelengths below `original / high_freq` are kept.
+        pub high_freq: Option<F64> = "high_freq",
+        /// YaRN: rotations above which a frequency is kept.
+        pub beta_fast: Option<F64> = "beta_fast",
+        /// YaRN: rotations below which a frequency is stretched in full.
+        pub beta_slow: Option<F64> = "beta_slow",
+        /// YaRN: the band limits are not rounded to whole elements.
+        pub no_truncate: bool = "no_truncate",
+        /// Factor on sine and cosine.
+        pub magnitude: Option<F64> = "magnitude",
+        /// LongRoPE: divisors of the frequencies within the original context.
+        pub short_factors: Vec<F64> = "short_factors",
+        /// LongRoPE: divisors of the frequencies beyond the original context.
+        pub long_factors: Vec<F64> = "long_factors",
+    }
+}
+
+impl Operator for Rope {
+    fn infer(&self, x: &[&Type]) -> Result<Inferred, String> {
+        super::rank_is("operand 1 (positions)", x[1], 2)?;
+        if x[0].rank() < 3 {
+            return Err("operand 0 must be [requests, tokens, …, head width]".to_string());
+        }
+        same_dim("number of requests", x[0].dims[0], x[1].dims[0])?;
+        same_dim("number of tokens", x[0].dims[1], x[1].dims[1])?;
+        let width = x[0].dims[x[0].rank() - 1].as_fixed().unwrap_or(0);
+        let dim = self.dim.unwrap_or(width);
+        if dim > width || dim % 2 == 1 {
+            return Err(format!("`dim` is {dim}: it must be even and at most {width}"));
+        }
+        Inferred::one(x[0].as_tensor())
+    }
+
+    fn rule(&self, x: &[&Type], _results: &[&Type]) -> Option<Rule> {
+        let dims = letters(x[0].rank());
+        let width = &dims[dims.len() - 1..];
+        let builder = RuleBuilder::new(&[&dims, &dims[..2]], &[&dims]).sizes(0, &x[0].dims);
+        Some(builder.whole(width).linear(&[0]).build())
+    }
+}

@@ -1,0 +1,88 @@
+//! Types of values: tensors, weights, caches and routed rows.
+
+use crate::dim::{Bindings, Dim};
+use crate::dtype::{DType, Elem};
+
+/// What a value is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// An activation or an input.
+    Tensor,
+    /// A parameter of the model.
+    Weight,
+    /// A KV cache; above plan level a value like any other, at plan level updated in place.
+    Cache,
+    /// Rows routed to experts: dimension 0 numbers the experts, and of every token only `top_k`
+    /// experts hold a row. Absent rows are neither stored nor computed.
+    Routed {
+        /// Experts that hold a row of one token.
+        top_k: u64,
+    },
+}
+
+/// The type of a value: what it is for, its extents (global above local level) and its elements.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Type {
+    /// What it is for.
+    pub kind: Kind,
+    /// Extents, outermost first.
+    pub dims: Vec<Dim>,
+    /// Element format.
+    pub elem: Elem,
+}
+
+impl Type {
+    /// A plain tensor.
+    pub fn tensor(dims: Vec<Dim>, elem: impl Into<Elem>) -> Self {
+        Type { kind: Kind::Tensor, dims, elem: elem.into() }
+    }
+
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.dims.len()
+    }
+
+    /// The same type with other extents.
+    pub fn with_dims(&self, dims: Vec<Dim>) -> Self {
+        Type { dims, ..self.clone() }
+    }
+
+    /// The same extents and elements as an activation.
+    pub fn as_tensor(&self) -> Self {
+        Type { kind: Kind::Tensor, dims: self.dims.clone(), elem: Elem::plain(self.elem.dtype) }
+    }
+
+    /// The same extents with another element format.
+    pub fn with_dtype(&self, dtype: DType) -> Self {
+        Type { elem: Elem::plain(dtype), ..self.clone() }
+    }
+
+    /// Stored elements under `bind`, saturating. Of routed rows, at the static worst case:
+    /// `min(top_k, local experts)` rows per token.
+    pub fn elements(&self, bind: &Bindings) -> u64 {
+        let extent = |(i, d): (usize, &Dim)| match (i, self.kind) {
+            (0, Kind::Routed { top_k }) => d.eval(bind).min(top_k),
+            _ => d.eval(bind),
+        };
+        self.dims.iter().enumerate().map(extent).fold(1u64, u64::saturating_mul)
+    }
+
+    /// Bytes of storage under `bind`, scales included, saturating.
+    pub fn bytes(&self, bind: &Bindings) -> u64 {
+        let bits = u128::from(self.elements(bind)) * u128::from(self.elem.dtype.bits());
+        let data = u64::try_from(bits.div_ceil(8)).unwrap_or(u64::MAX);
+        data.saturating_add(self.scale_bytes(bind))
+    }
+
+    /// Bytes of the scales of block-scaled storage under `bind`.
+    pub fn scale_bytes(&self, bind: &Bindings) -> u64 {
+        let Some(b) = self.elem.blocks else { return 0 };
+        let product = |dims: &[Dim]| dims.iter().fold(1u64, |n, d| n.saturating_mul(d.eval(bind)));
+        let (batch, split) = (usize::from(b.batch), usize::from(b.split).min(self.rank()));
+        let batch = batch.min(split);
+        let rows = product(&self.dims[batch..split]).div_ceil(u64::from(b.rows.max(1)));
+        let cols = product(&self.dims[split..]).div_ceil(u64::from(b.cols.max(1)));
+        let blocks = product(&self.dims[..batch]).saturating_mul(rows).saturating_mul(cols);
+        blocks.saturating_mul(b.scale.bits() / 8)
+    }
+}
