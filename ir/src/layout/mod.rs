@@ -1,7 +1,21 @@
 //! Layouts: how a tensor is spread over a mesh, decided or annotated.
+//!
+//! Submodules: [`axes`] is the algebra of axis lists, [`codes`] the errors; the rest adds methods
+//! to [`Layout`] and [`Sharding`]: normal form and edits, validity, extents and index sets per
+//! device, text.
 
-use crate::mesh::{AxisRef, Mesh};
-use std::fmt;
+pub mod axes;
+pub mod codes;
+mod edit;
+mod extent;
+mod parse;
+mod show;
+mod validate;
+
+pub use extent::{Digit, block, local_extent, primes};
+pub use validate::follows_primes;
+
+use crate::mesh::AxisRef;
 
 /// How a partial value is completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,7 +41,10 @@ pub struct Partial {
 
 /// A decided layout: per dimension the axes that split it (major to minor), and pending reductions.
 ///
-/// Axes named nowhere replicate the value.
+/// Axes named nowhere replicate the value. An axis stands for its prime factors, largest first,
+/// split one after another; each prime `p` splits evenly but for the remainder, of which the first
+/// parts get one more each. Equal placement is `==` of [normalised](Self::normalise) layouts.
+/// Pending reductions of different kinds complete in the order listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Layout {
     /// One axis list per dimension, major to minor.
@@ -86,11 +103,6 @@ impl Layout {
     pub fn is_replicated(&self) -> bool {
         self.unreduced.is_empty() && self.dims.iter().all(Vec::is_empty)
     }
-
-    /// Shows the layout as `[{"node"}, {}] unreduced [sum {"gpu"}]`.
-    pub fn show<'a>(&'a self, mesh: &'a Mesh) -> impl fmt::Display + 'a {
-        ShowLayout { layout: self, annotations: &[], replicated: &[], mesh }
-    }
 }
 
 impl Sharding {
@@ -108,66 +120,7 @@ impl Sharding {
     pub fn is_decided(&self) -> bool {
         self.replicated.is_empty() && self.dims.iter().all(|d| *d == DimAnnotation::default())
     }
-
-    /// Shows the sharding with its open marks and priorities.
-    pub fn show<'a>(&'a self, mesh: &'a Mesh) -> impl fmt::Display + 'a {
-        ShowLayout {
-            layout: &self.layout,
-            annotations: &self.dims,
-            replicated: &self.replicated,
-            mesh,
-        }
-    }
 }
 
-struct ShowLayout<'a> {
-    layout: &'a Layout,
-    annotations: &'a [DimAnnotation],
-    replicated: &'a [AxisRef],
-    mesh: &'a Mesh,
-}
-
-impl ShowLayout<'_> {
-    fn axes(&self, f: &mut fmt::Formatter<'_>, axes: &[AxisRef]) -> fmt::Result {
-        for (i, &axis) in axes.iter().enumerate() {
-            let comma = if i == 0 { "" } else { ", " };
-            write!(f, "{comma}{}", self.mesh.show(axis))?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for ShowLayout<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[")?;
-        for (i, axes) in self.layout.dims.iter().enumerate() {
-            let annotation = self.annotations.get(i).copied().unwrap_or_default();
-            f.write_str(if i == 0 { "{" } else { ", {" })?;
-            self.axes(f, axes)?;
-            match (annotation.open, axes.is_empty()) {
-                (true, true) => f.write_str("?")?,
-                (true, false) => f.write_str(", ?")?,
-                (false, _) => {}
-            }
-            f.write_str("}")?;
-            if let Some(p) = annotation.priority {
-                write!(f, "p{p}")?;
-            }
-        }
-        f.write_str("]")?;
-        if !self.replicated.is_empty() {
-            f.write_str(" replicated {")?;
-            self.axes(f, self.replicated)?;
-            f.write_str("}")?;
-        }
-        for (i, partial) in self.layout.unreduced.iter().enumerate() {
-            write!(f, "{}{} {{", if i == 0 { " unreduced [" } else { ", " }, partial.kind.name())?;
-            self.axes(f, &partial.axes)?;
-            f.write_str("}")?;
-        }
-        if !self.layout.unreduced.is_empty() {
-            f.write_str("]")?;
-        }
-        Ok(())
-    }
-}
+#[cfg(test)]
+mod tests;
