@@ -6,3 +6,7 @@
 pub mod codes;
 pub mod machine;
 mod nearest;
+pub mod ops;
+pub mod profile;
+pub mod source;
+pub mod time;

@@ -88,17 +88,27 @@ pub enum Math {
 }
 
 impl FlopRates {
-    /// Peak FLOP/s on operands of `math`. A device without the unit widens the operands: fp4 runs
-    /// at the fp8 rate, fp8 and int8 at the bf16 rate.
-    pub fn of(&self, math: Math) -> f64 {
+    /// The unit that multiplies operands of `math`. A device without the unit widens them: fp4 to
+    /// fp8, fp8 and int8 to bf16.
+    pub fn unit(&self, math: Math) -> Math {
         match math {
+            Math::Fp4 if self.fp4.is_none() => self.unit(Math::Fp8),
+            Math::Fp8 if self.fp8.is_none() => Math::Bf16,
+            Math::Int8 if self.int8.is_none() => Math::Bf16,
+            _ => math,
+        }
+    }
+
+    /// Peak FLOP/s on operands of `math`, widened where there is no unit.
+    pub fn of(&self, math: Math) -> f64 {
+        match self.unit(math) {
             Math::F32 => self.f32,
             Math::Tf32 => self.tf32,
             Math::Bf16 => self.bf16,
             Math::F16 => self.f16,
             Math::Fp8 => self.fp8.unwrap_or(self.bf16),
             Math::Int8 => self.int8.unwrap_or(self.bf16),
-            Math::Fp4 => self.fp4.or(self.fp8).unwrap_or(self.bf16),
+            Math::Fp4 => self.fp4.unwrap_or(self.bf16),
         }
     }
 }

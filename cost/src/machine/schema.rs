@@ -179,7 +179,7 @@ pub const KEYS: &[Key] = &[
     key(
         "node.link_achieved",
         Kind::Fraction,
-        Default::ByLink(0.95, 0.7),
+        Default::ByLink(0.95, 0.5),
         "fraction of the link that a large collective reaches",
     ),
     key(

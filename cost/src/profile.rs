@@ -1,0 +1,265 @@
+//! Whose kernels and collectives are priced: efficiency constants by name.
+//!
+//! Every constant is relative to the device that runs the kernel, so a formula fitted on an H100
+//! carries over to another machine through its FLOP/s, bandwidth and launch floor. Fits are on the
+//! H100 SXM rows of aiconfigurator-core 0.12.0 (Apache-2.0); `docs/cost.md` gives their errors.
+
+/// Launch floor of the device on which the constants were fitted, ns.
+pub const REFERENCE_LAUNCH_NS: f64 = 3000.0;
+/// Achieved fraction of memory bandwidth of the device on which the constants were fitted.
+pub const REFERENCE_ACHIEVED: f64 = 0.8;
+
+/// Kernels and collectives of an engine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// Name in reports and options.
+    pub name: &'static str,
+    /// Matrix products on bf16 and f16 operands.
+    pub gemm_16: GemmFit,
+    /// Matrix products on fp8 and int8 operands with one scale a row, quantisation included.
+    pub gemm_8: GemmFit,
+    /// Matrix products on fp8 operands with 128 × 128 block scales.
+    pub gemm_8_block: GemmFit,
+    /// Experts on bf16 operands.
+    pub experts_16: ExpertFit,
+    /// Experts on fp8 operands with one scale a row.
+    pub experts_8: ExpertFit,
+    /// Experts on fp8 operands with block scales.
+    pub experts_8_block: ExpertFit,
+    /// Attention over new tokens, 16-bit KV.
+    pub prefill_16: PrefillFit,
+    /// Attention over new tokens, 8-bit KV.
+    pub prefill_8: PrefillFit,
+    /// Attention of one token a request over a 16-bit KV cache.
+    pub decode_16: DecodeFit,
+    /// Attention of one token a request over an 8-bit KV cache.
+    pub decode_8: DecodeFit,
+    /// Norms, additions, activations, rotary embeddings, gathers.
+    pub stream: StreamFit,
+    /// Whether decode steps replay CUDA graphs, which makes the custom all-reduce fast.
+    pub cuda_graphs: bool,
+    /// Whether small all-reduces use one- and two-shot kernels over peer memory.
+    pub custom_all_reduce: bool,
+    /// Host time of a step that the device waits for, ns. A guess until calibrated.
+    pub step_host_ns: f64,
+    /// Tokens in a prefill step: requests are batched up to this many.
+    pub prefill_tokens: u64,
+}
+
+/// `floor + ((c)^p + (b)^p)^(1/p)` with
+/// c = (wave·max(⌈x⌉, 1) + (1 − wave)·x)·SMs·2·128²·(k + k0) / (compute·peak),
+/// x = batch·⌈m/64⌉·64·⌈n/128⌉ / (128·SMs), b = bytes / (memory·bandwidth).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GemmFit {
+    /// Time of an empty product, ns, at a launch floor of [`REFERENCE_LAUNCH_NS`].
+    pub floor_ns: f64,
+    /// Fraction of peak FLOP/s.
+    pub compute: f64,
+    /// Fraction of peak bandwidth.
+    pub memory: f64,
+    /// Share of a tile wave that is paid even when the wave is not full.
+    pub wave: f64,
+    /// Contraction length that a tile's prologue and epilogue are worth.
+    pub k0: f64,
+    /// Whether compute and memory combine with p = 4 (almost a maximum), or else p = 2.
+    pub sharp: bool,
+}
+
+/// `floor + (c² + b²)^½ + a`: c = FLOPs at `tile` rows or more per touched expert, b = weights of
+/// the touched experts, a = rows moved in and out, permuted, activated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExpertFit {
+    /// Time of an empty call, ns, at a launch floor of [`REFERENCE_LAUNCH_NS`].
+    pub floor_ns: f64,
+    /// Fraction of peak FLOP/s.
+    pub compute: f64,
+    /// Fraction of peak bandwidth for weights.
+    pub weights: f64,
+    /// Fraction of peak bandwidth for activations.
+    pub rows: f64,
+    /// Rows that an expert pays for at least.
+    pub tile: f64,
+    /// Extra load of the busiest device for each doubling of expert parallelism.
+    pub imbalance: f64,
+}
+
+/// `floor + FLOPs / (compute·peak) + bytes / (memory·bandwidth)`, where the softmax counts as
+/// `softmax_dim` more head dimensions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PrefillFit {
+    /// Time of an empty call, ns, at a launch floor of [`REFERENCE_LAUNCH_NS`].
+    pub floor_ns: f64,
+    /// Fraction of peak FLOP/s.
+    pub compute: f64,
+    /// Fraction of peak bandwidth.
+    pub memory: f64,
+    /// Head dimensions that the exponentials are worth.
+    pub softmax_dim: f64,
+}
+
+/// `floor + (b² + u²)^½ + c`: b = KV bytes, u = `block_ns` for each wave of (request, KV head)
+/// blocks over the multiprocessors, c = FLOPs where they exceed what hides behind the bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DecodeFit {
+    /// Time of an empty call, ns, at a launch floor of [`REFERENCE_LAUNCH_NS`].
+    pub floor_ns: f64,
+    /// Fraction of peak bandwidth.
+    pub memory: f64,
+    /// Time of one block on a multiprocessor, ns.
+    pub block_ns: f64,
+    /// Fraction of peak FLOP/s.
+    pub compute: f64,
+}
+
+/// `floor + bytes / (memory·bandwidth)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StreamFit {
+    /// Time of an empty kernel inside a graph, ns, at a launch floor of [`REFERENCE_LAUNCH_NS`].
+    pub floor_ns: f64,
+    /// Fraction of peak bandwidth.
+    pub memory: f64,
+}
+
+impl Profile {
+    /// Names that [`Profile::named`] knows.
+    pub const NAMES: [&'static str; 4] = ["vllm", "sglang", "trtllm", "shardc"];
+
+    /// The profile of a name, if there is one.
+    pub fn named(name: &str) -> Option<Profile> {
+        match name {
+            "vllm" => Some(Profile::vllm()),
+            "sglang" => Some(Profile::sglang()),
+            "trtllm" => Some(Profile::trtllm()),
+            "shardc" => Some(Profile::shardc()),
+            _ => None,
+        }
+    }
+
+    /// vLLM 0.24: the profile on which every constant was fitted.
+    pub fn vllm() -> Profile {
+        let gemm_16 = GemmFit {
+            floor_ns: 2770.0,
+            compute: 0.847,
+            memory: 0.854,
+            wave: 0.084,
+            k0: 160.0,
+            sharp: true,
+        };
+        let gemm_8 = GemmFit {
+            floor_ns: 5530.0,
+            compute: 0.481,
+            memory: 0.989,
+            wave: 0.202,
+            k0: 554.0,
+            sharp: false,
+        };
+        // The rows hold about 80 us of eager quantisation, which a CUDA graph does not pay: the
+        // floor is two launches, a guess; the rest is fitted above that floor.
+        let gemm_8_block = GemmFit {
+            floor_ns: 8000.0,
+            compute: 0.733,
+            memory: 0.95,
+            wave: 0.053,
+            k0: 128.0,
+            sharp: false,
+        };
+        let experts_16 = ExpertFit {
+            floor_ns: 31_800.0,
+            compute: 1.0,
+            weights: 0.873,
+            rows: 0.266,
+            tile: 74.0,
+            imbalance: 0.16,
+        };
+        Profile {
+            name: "vllm",
+            gemm_16,
+            gemm_8,
+            gemm_8_block,
+            experts_16,
+            experts_8: ExpertFit { floor_ns: 32_300.0, weights: 0.882, tile: 152.0, ..experts_16 },
+            experts_8_block: ExpertFit {
+                floor_ns: 27_400.0,
+                weights: 0.945,
+                rows: 0.118,
+                tile: 170.0,
+                ..experts_16
+            },
+            prefill_16: PrefillFit {
+                floor_ns: 13_040.0,
+                compute: 1.0,
+                memory: 0.353,
+                softmax_dim: 59.0,
+            },
+            prefill_8: PrefillFit {
+                floor_ns: 14_460.0,
+                compute: 0.667,
+                memory: 0.277,
+                softmax_dim: 10.0,
+            },
+            decode_16: DecodeFit {
+                floor_ns: 11_890.0,
+                memory: 0.853,
+                block_ns: 3516.0,
+                compute: 0.657,
+            },
+            decode_8: DecodeFit {
+                floor_ns: 13_790.0,
+                memory: 0.616,
+                block_ns: 3542.0,
+                compute: 0.657,
+            },
+            stream: StreamFit { floor_ns: 2000.0, memory: 0.806 },
+            cuda_graphs: true,
+            custom_all_reduce: true,
+            step_host_ns: 400_000.0,
+            prefill_tokens: 8192,
+        }
+    }
+
+    /// SGLang: vLLM's kernel constants, less host time.
+    pub fn sglang() -> Profile {
+        Profile { name: "sglang", step_host_ns: 200_000.0, ..Profile::vllm() }
+    }
+
+    /// TensorRT-LLM: vLLM's kernel constants, less host time.
+    pub fn trtllm() -> Profile {
+        Profile { name: "trtllm", step_host_ns: 150_000.0, ..Profile::vllm() }
+    }
+
+    /// Our own executor: vLLM's kernel constants until its kernels are measured; steps are
+    /// replayed from a plan, so the host adds little.
+    pub fn shardc() -> Profile {
+        Profile { name: "shardc", step_host_ns: 50_000.0, ..Profile::vllm() }
+    }
+}
+
+impl Default for Profile {
+    fn default() -> Profile {
+        Profile::vllm()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_its_profile() {
+        for name in Profile::NAMES {
+            assert_eq!(Profile::named(name).map(|p| p.name), Some(name));
+        }
+        assert_eq!(Profile::named("triton"), None);
+    }
+
+    #[test]
+    fn no_fraction_exceeds_its_peak() {
+        let p = Profile::vllm();
+        for fit in [p.gemm_16, p.gemm_8, p.gemm_8_block] {
+            assert!(fit.compute <= 1.0 && fit.memory <= 1.0 && fit.wave <= 1.0);
+        }
+        for fit in [p.experts_16, p.experts_8, p.experts_8_block] {
+            assert!(fit.compute <= 1.0 && fit.weights <= 1.0 && fit.rows <= 1.0);
+        }
+    }
+}
