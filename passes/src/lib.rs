@@ -1,1 +1,6 @@
 //! Passes from logical to local IR, and the search over layouts.
+
+pub mod codes;
+pub mod insert_reshards;
+pub mod precondition;
+pub mod propagate;

@@ -48,15 +48,54 @@ attrs! {
     /// A layer function takes carried tensors, then tensors shared by all layers, then weights and
     /// caches; it returns the carried tensors, then its caches. `repeat` takes the carried and the
     /// shared tensors once, then for each distinct function, in order of first appearance, its
-    /// weights and caches stacked along a new first dimension with one slice per layer that runs
-    /// it. Results: the carried tensors, then the stacked caches.
+    /// weights, then its caches, stacked along a new first dimension with one slice per layer that
+    /// runs it. Results: the carried tensors, then the stacked caches.
     pub struct Repeat {
         /// The layers, in order.
         pub layers: Vec<Run> = "layers",
     }
 }
 
+/// Longest sequence of layers that one run may hold, in layer functions.
+const MAX_PERIOD: usize = 32;
+
 impl Repeat {
+    /// The layers of a sequence of layer functions, cut into runs: from each layer on, the period
+    /// that covers most layers, the shortest where several do.
+    pub fn of_sequence(sequence: &[&str]) -> Self {
+        let mut layers = Vec::new();
+        let mut at = 0;
+        while at < sequence.len() {
+            let rest = &sequence[at..];
+            let trips = |period: usize| {
+                let same = rest.iter().zip(&rest[period..]).take_while(|(a, b)| a == b).count();
+                if same >= period { same / period + 1 } else { 1 }
+            };
+            let covered = |&period: &usize| match trips(period) {
+                1 => 1,
+                n => n * period,
+            };
+            let periods = (1..=rest.len().min(MAX_PERIOD)).rev();
+            let period = periods.max_by_key(covered).filter(|p| trips(*p) > 1).unwrap_or(1);
+            let body = rest[..period].iter().map(|s| s.to_string()).collect();
+            layers.push(Run { trips: trips(period) as u64, body });
+            at += period * trips(period);
+        }
+        Repeat { layers }
+    }
+
+    /// The layer functions in the order they run.
+    pub fn sequence(&self) -> Vec<&str> {
+        let run = |r: &'_ Run| r.body.len().saturating_mul(r.trips as usize);
+        let mut out = Vec::with_capacity(self.layers.iter().map(run).sum());
+        for run in &self.layers {
+            for _ in 0..run.trips {
+                out.extend(run.body.iter().map(String::as_str));
+            }
+        }
+        out
+    }
+
     /// Distinct layer functions in order of first appearance, each with the number of its layers.
     pub fn distinct(&self) -> Vec<(&str, u64)> {
         let mut out: Vec<(&str, u64)> = Vec::new();
@@ -86,5 +125,27 @@ impl Operator for Constant {
 impl Operator for Repeat {
     fn infer(&self, _x: &[&Type]) -> Result<Inferred, String> {
         Ok(Inferred::Declared(None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(sequence: &str) -> String {
+        let names: Vec<String> = sequence.chars().map(String::from).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let repeat = Repeat::of_sequence(&names);
+        assert_eq!(repeat.sequence(), names);
+        let show = |r: &Run| format!("{}{}", r.trips, r.body.concat());
+        repeat.layers.iter().map(show).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn runs_have_the_shortest_period() {
+        assert_eq!(runs("dddmmmmm"), "3d 5m");
+        assert_eq!(runs("sfsfsfsf"), "4sf");
+        assert_eq!(runs("sssfsssfss"), "2sssf 2s");
+        assert_eq!(runs("abc"), "1a 1b 1c");
     }
 }

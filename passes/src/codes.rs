@@ -1,0 +1,24 @@
+//! Error codes of passes and search.
+
+use shardc_ir::codes;
+
+codes! {
+    /// A pass needs something that earlier passes establish.
+    PRECONDITION = "S101", User, "a pass was run on a program that lacks what it requires";
+    /// A pass name is not in the registry.
+    UNKNOWN_PASS = "S102", User, "no pass has that name";
+    /// A pass produced a program that the verifier refuses.
+    BROKEN_BY_PASS = "S103", Internal, "a pass broke the program";
+    /// Layouts that no operator admits.
+    NO_ASSIGNMENT = "S104", User, "the layouts around an operator fit none of its assignments";
+    /// A pin names no value.
+    PIN_MATCHES_NOTHING = "S105", User, "a pin matches no value of the program";
+    /// A pin cannot be read.
+    BAD_PIN = "S106", User, "a line of a pin file cannot be read";
+    /// Degrees that do not fit the devices or the model.
+    BAD_DEGREES = "S107", User, "parallel degrees do not fit the devices or the model";
+    /// No plan fits.
+    INFEASIBLE = "S201", Infeasible, "no plan satisfies the constraints";
+    /// No such search.
+    UNKNOWN_SEARCH = "S202", User, "no search has that name";
+}
