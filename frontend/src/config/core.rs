@@ -1,0 +1,220 @@
+//! The keys that nearly every family shares: sizes, heads, norms, dtype, tied embeddings.
+
+use super::fields::{Fields, MAX_LAYERS, MAX_POSITIONS};
+use super::{Cx, quant};
+use crate::spec::*;
+use shardc_ir::diag::Result;
+
+/// What a family's configuration class takes for absent keys.
+#[derive(Clone, Copy)]
+pub(crate) struct Style {
+    /// Whether embeddings are tied.
+    pub(crate) tied: bool,
+    /// Spellings of the norm's epsilon.
+    pub(crate) eps_keys: [&'static str; 2],
+    /// The norm's epsilon.
+    pub(crate) eps: f64,
+    /// Spellings of the width of the feed-forward block.
+    pub(crate) width: &'static str,
+    /// Key of the activation, and its value where absent.
+    pub(crate) act: (&'static str, &'static str),
+    /// Tensor names.
+    pub(crate) names: Names,
+}
+
+impl Style {
+    /// Llama's class.
+    pub(crate) const LLAMA: Style = Style {
+        tied: false,
+        eps_keys: ["rms_norm_eps", "norm_eps"],
+        eps: 1e-6,
+        width: "intermediate_size",
+        act: ("hidden_act", "silu"),
+        names: Names::LLAMA,
+    };
+}
+
+/// The shared keys, read.
+pub(crate) struct Core {
+    pub(crate) hidden: u64,
+    pub(crate) layers: usize,
+    pub(crate) vocab: u64,
+    pub(crate) heads: u64,
+    pub(crate) kv_heads: u64,
+    pub(crate) head_dim: u64,
+    pub(crate) eps: f64,
+    style: Style,
+}
+
+impl Core {
+    /// Reads the usual spellings of the shared keys.
+    pub(crate) fn read(cx: &Cx, style: Style) -> Result<Self> {
+        let hidden = cx.dim("hidden_size")?;
+        let heads = cx.dim("num_attention_heads")?;
+        let kv_heads = match cx.opt_dim("num_key_value_heads")? {
+            Some(n) => n,
+            None => heads,
+        };
+        check_heads(cx, heads, kv_heads, ["num_attention_heads", "num_key_value_heads"])?;
+        let head_dim = match cx.opt_dim("head_dim")? {
+            Some(n) => n,
+            None => derived_head_dim(cx, hidden, heads, ["hidden_size", "num_attention_heads"])?,
+        };
+        Ok(Core {
+            hidden,
+            layers: layer_count(cx, "num_hidden_layers")?,
+            vocab: cx.dim("vocab_size")?,
+            heads,
+            kv_heads,
+            head_dim,
+            eps: eps(cx, &style)?,
+            style,
+        })
+    }
+
+    /// The model's RMS norm.
+    pub(crate) fn rms(&self) -> Norm {
+        Norm::rms(self.eps)
+    }
+
+    /// Plain causal attention of the model's heads.
+    pub(crate) fn gqa(&self, rope: Option<Rope>) -> Gqa {
+        Gqa::new(self.heads, self.kv_heads, self.head_dim, rope)
+    }
+
+    /// The gated dense block.
+    pub(crate) fn mlp(&self, cx: &Cx) -> Result<Mlp> {
+        self.mlp_of(cx, cx.dim(self.style.width)?)
+    }
+
+    /// The gated dense block of a given width.
+    pub(crate) fn mlp_of(&self, cx: &Cx, width: u64) -> Result<Mlp> {
+        let activation = activation(cx, self.style.act)?;
+        Ok(Mlp { width, gated: true, activation, bias: false })
+    }
+
+    /// The model, with the layers that `layer` decides.
+    pub(crate) fn model(
+        &self,
+        cx: &Cx,
+        layer: impl Fn(usize) -> Result<LayerSpec>,
+    ) -> Result<ModelSpec> {
+        let names = self.style.names;
+        let layers = (0..self.layers).map(layer).collect::<Result<Vec<_>>>()?;
+        Ok(ModelSpec {
+            name: cx.name.clone(),
+            family: cx.family.name,
+            architecture: cx.architecture.clone(),
+            hidden: self.hidden,
+            vocab: self.vocab,
+            max_positions: max_positions(cx)?,
+            dtype: dtype(cx)?,
+            embedding: Embedding::default(),
+            layers,
+            final_norm: Some(self.rms()),
+            head: Head { tied: tied(cx, self.style.tied)?, ..Head::default() },
+            quantisation: quant::read(cx)?,
+            names,
+        })
+    }
+}
+
+/// Layers, capped so that nobody allocates by a typing error.
+pub(crate) fn layer_count(cx: &Fields, key: &'static str) -> Result<usize> {
+    match cx.opt_whole(key, 1, MAX_LAYERS)? {
+        Some(n) => Ok(n as usize),
+        None => Err(cx.missing(key)),
+    }
+}
+
+/// The longest context named.
+pub(crate) fn max_positions(cx: &Fields) -> Result<Option<u64>> {
+    let keys = ["max_position_embeddings", "max_sequence_length", "max_seq_len", "n_positions"];
+    cx.opt_whole(keys, 1, MAX_POSITIONS)
+}
+
+/// The norm's epsilon.
+pub(crate) fn eps(cx: &Fields, style: &Style) -> Result<f64> {
+    cx.positive_or(style.eps_keys, style.eps)
+}
+
+/// Whether embeddings are tied: the text model's key, else the file's, else the class's.
+pub(crate) fn tied(cx: &Cx, default: bool) -> Result<bool> {
+    match cx.has("tie_word_embeddings") {
+        true => cx.flag_or("tie_word_embeddings", default),
+        false => cx.top.flag_or("tie_word_embeddings", default),
+    }
+}
+
+/// The format of activations and unquantised weights; bf16 where none is named.
+pub(crate) fn dtype(cx: &Cx) -> Result<DType> {
+    let keys = ["dtype", "torch_dtype"];
+    let from = if cx.has(keys) { &cx.fields } else { &cx.top };
+    let Some(text) = from.text(keys)? else { return Ok(DType::Bf16) };
+    match text.strip_prefix("torch.").unwrap_or(text) {
+        "bfloat16" | "auto" => Ok(DType::Bf16),
+        "float16" | "half" => Ok(DType::F16),
+        "float32" | "float" => Ok(DType::F32),
+        other => Err(from.unsupported(
+            if from.has("dtype") { "dtype" } else { "torch_dtype" },
+            format!("the dtype {other:?} is not supported"),
+            "use bfloat16, float16 or float32; quantised weights belong in quantization_config",
+        )),
+    }
+}
+
+/// KV heads must divide heads.
+pub(crate) fn check_heads(
+    cx: &Fields,
+    heads: u64,
+    kv_heads: u64,
+    keys: [&'static str; 2],
+) -> Result<()> {
+    if heads.is_multiple_of(kv_heads) {
+        return Ok(());
+    }
+    let near = (1..=kv_heads).rev().find(|n| heads.is_multiple_of(*n)).unwrap_or(1);
+    Err(cx.conflict(
+        &keys,
+        format!("{heads} attention heads are not a multiple of {kv_heads} KV heads"),
+        &format!("the nearest KV head count below that divides {heads} is {near}"),
+    ))
+}
+
+/// Width of a head where the configuration names none.
+pub(crate) fn derived_head_dim(
+    cx: &Fields,
+    hidden: u64,
+    heads: u64,
+    keys: [&'static str; 2],
+) -> Result<u64> {
+    if hidden.is_multiple_of(heads) {
+        return Ok(hidden / heads);
+    }
+    Err(cx.conflict(
+        &keys,
+        format!("the hidden size {hidden} is not a multiple of {heads} attention heads"),
+        "give `head_dim` where heads × head_dim is not the hidden size",
+    ))
+}
+
+/// The activation named by a key, or the default where the key is absent.
+pub(crate) fn activation(
+    cx: &Fields,
+    (key, default): (&'static str, &'static str),
+) -> Result<Activation> {
+    match cx.text(key)?.unwrap_or(default) {
+        "silu" | "swish" | "swiglu" => Ok(Activation::Silu),
+        "gelu" => Ok(Activation::Gelu),
+        "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" | "gelu_python_tanh" => {
+            Ok(Activation::GeluTanh)
+        }
+        "relu" => Ok(Activation::Relu),
+        "relu2" | "squared_relu" => Ok(Activation::Relu2),
+        other => Err(cx.unsupported(
+            key,
+            format!("the activation {other:?} is not supported"),
+            "supported: silu, gelu, gelu_pytorch_tanh, relu, relu2",
+        )),
+    }
+}

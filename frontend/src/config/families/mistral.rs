@@ -1,0 +1,51 @@
+//! Mistral and Mixtral.
+
+use super::prelude::*;
+
+/// Mistral: Llama with a sliding window where the key is set.
+pub(in crate::config) fn mistral(cx: &Cx) -> Result<ModelSpec> {
+    let core = Core::read(cx, Style::LLAMA)?;
+    let rope = rope::read(cx, core.head_dim, rope::Defaults::LLAMA)?;
+    let masks = window_everywhere(cx, core.layers)?;
+    let mlp = core.mlp(cx)?;
+    core.model(cx, |l| {
+        Ok(LayerSpec {
+            attention: Attention::Gqa(Gqa { mask: masks[l], ..core.gqa(Some(rope.clone())) }),
+            ffn: Ffn::Dense(mlp),
+            block: Block::pre(core.rms()),
+            residual_scale: None,
+        })
+    })
+}
+
+/// Mixtral's tensor names.
+pub(super) const MIXTRAL: Names = Names::llama_with(&[&[
+    own(Part::Router, "block_sparse_moe.gate.*"),
+    own(Part::ExpertGate, "block_sparse_moe.experts.{e}.w1.*"),
+    own(Part::ExpertUp, "block_sparse_moe.experts.{e}.w3.*"),
+    own(Part::ExpertDown, "block_sparse_moe.experts.{e}.w2.*"),
+]]);
+
+/// Mixtral: every layer routes, weights are renormalised.
+pub(in crate::config) fn mixtral(cx: &Cx) -> Result<ModelSpec> {
+    let core = Core::read(cx, Style { eps: 1e-5, names: MIXTRAL, ..Style::LLAMA })?;
+    let rope = rope::read(cx, core.head_dim, rope::Defaults::theta(1e6))?;
+    let masks = window_everywhere(cx, core.layers)?;
+    let (experts, top_k) = moe::sizes(cx)?;
+    let router = Router::new(Scoring::Softmax, true);
+    let moe = Moe { experts, top_k, expert: core.mlp(cx)?, router, shared: None };
+    core.model(cx, |l| {
+        Ok(LayerSpec {
+            attention: Attention::Gqa(Gqa { mask: masks[l], ..core.gqa(Some(rope.clone())) }),
+            ffn: Ffn::Moe(moe),
+            block: Block::pre(core.rms()),
+            residual_scale: None,
+        })
+    })
+}
+
+/// A window in all layers where `sliding_window` is set; `layer_types` wins.
+pub(super) fn window_everywhere(cx: &Cx, layers: usize) -> Result<Vec<Mask>> {
+    let window = layers::window(cx)?;
+    layers::masks(cx, layers, window, |_| window.is_some())
+}

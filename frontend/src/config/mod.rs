@@ -1,0 +1,90 @@
+//! Hugging Face `config.json` to [`ModelSpec`].
+//!
+//! A *family* is one row of [`FAMILIES`](registry::FAMILIES): the model types and architectures it
+//! answers to and the function that reads it. The reader composes the shared readers of this
+//! module (core sizes, RoPE, masks, experts) and decides each layer.
+
+mod core;
+mod families;
+mod fields;
+mod layers;
+mod moe;
+mod multimodal;
+mod quant;
+mod refused;
+mod registry;
+mod resolve;
+mod rope;
+
+pub use fields::{MAX_DIM, MAX_LAYERS, MAX_POSITIONS};
+pub use registry::{FAMILIES, Family};
+
+use crate::json;
+use crate::spec::ModelSpec;
+use fields::{Fields, Log};
+use shardc_ir::diag::{Diagnostic, Result};
+
+/// How to read a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Name for people; empty: the architecture's.
+    pub name: String,
+    /// Family or model type to read it as, whatever the file says.
+    pub assume: Option<String>,
+}
+
+/// A model, and what its reader should know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// The model.
+    pub spec: ModelSpec,
+    /// Warnings, in the order met.
+    pub notes: Vec<Diagnostic>,
+}
+
+/// What a family's reader sees.
+pub(crate) struct Cx<'a> {
+    /// The object with the text model's keys.
+    pub(crate) fields: Fields<'a>,
+    /// The file's own object; the same one unless the model is multimodal.
+    pub(crate) top: Fields<'a>,
+    /// The family.
+    pub(crate) family: &'static Family,
+    /// First entry of `architectures`, or the model type.
+    pub(crate) architecture: String,
+    /// Name for people.
+    pub(crate) name: String,
+}
+
+impl<'a> std::ops::Deref for Cx<'a> {
+    type Target = Fields<'a>;
+
+    fn deref(&self) -> &Fields<'a> {
+        &self.fields
+    }
+}
+
+/// Reads a configuration.
+///
+/// # Errors
+/// `F0xx` where the text is no JSON object, `F1xx` where a key is missing, mistyped, out of range
+/// or contradicts another, `F2xx` where the model is not supported, `F401` where counts overflow.
+/// Every error that concerns a key points at it.
+pub fn read(text: &str, options: &Options) -> Result<Reading> {
+    let node = json::parse(text)?;
+    let log = Log::default();
+    let top = Fields::new(&log, &node)?;
+    let cx = resolve::resolve(&top, options)?;
+    let spec = (cx.family.read)(&cx)?;
+    log.check_spelling()?;
+    spec.parameters()?;
+    Ok(Reading { spec, notes: log.take_notes() })
+}
+
+/// Reads a configuration from bytes.
+///
+/// # Errors
+/// `F005` where the bytes are not UTF-8, and the errors of [`read`].
+pub fn read_bytes(bytes: &[u8], options: &Options) -> Result<Reading> {
+    read(json::decode(bytes)?, options)
+}

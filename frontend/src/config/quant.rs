@@ -1,0 +1,156 @@
+//! `quantization_config` to storage formats.
+
+use super::Cx;
+use super::fields::Fields;
+use crate::codes;
+use crate::spec::*;
+use shardc_ir::diag::{Diagnostic, Result};
+
+/// Keys that list modules left unconverted.
+const SKIP: [&str; 4] = ["modules_to_not_convert", "ignore", "exclude_modules", "ignored_layers"];
+
+/// How the checkpoint's weights are stored.
+pub(crate) fn read(cx: &Cx) -> Result<Quantisation> {
+    let key = "quantization_config";
+    let own = cx.object(key)?;
+    let config = match own {
+        Some(config) => Some(config),
+        None => cx.top.object(key)?,
+    };
+    let Some(config) = config else { return Ok(Quantisation::default()) };
+    let method = config.text("quant_method")?.ok_or_else(|| config.missing("quant_method"))?;
+    let scheme = scheme(&config, method)?;
+    let skip = config.texts(SKIP)?.unwrap_or_default();
+    Ok(Quantisation { scheme, skip: skip.into_iter().map(Pattern::new).collect() })
+}
+
+fn scheme(q: &Fields, method: &str) -> Result<Option<Scheme>> {
+    match method {
+        "fp8" => fp8(q).map(Some),
+        "mxfp4" => Ok(Some(Scheme::mxfp4())),
+        "fbgemm_fp8" => {
+            let scales = Scales::Row { scale: DType::F32 };
+            Ok(Some(Scheme::whole(method, DType::F8E4M3, scales, Some(DType::F8E4M3))))
+        }
+        "gptq" | "awq" => integer(q, method).map(Some),
+        "modelopt" => modelopt(q).map(Some),
+        "compressed-tensors" => compressed(q).map(Some),
+        other => Err(refuse(q, &format!("the quantisation method {other:?}"))),
+    }
+}
+
+/// Per block where `weight_block_size` is given, else per tensor.
+fn fp8(q: &Fields) -> Result<Scheme> {
+    let Some(block) = q.wholes("weight_block_size")? else {
+        let input = q.text("activation_scheme")? == Some("static");
+        let scales = Scales::Tensor { scale: DType::F32, input };
+        return Ok(Scheme::whole("fp8", DType::F8E4M3, scales, Some(DType::F8E4M3)));
+    };
+    let [rows, cols] = block[..] else {
+        let message = format!("`weight_block_size` has {} numbers instead of 2", block.len());
+        return Err(q.conflict(&["weight_block_size"], message, "give [rows, columns]"));
+    };
+    Ok(Scheme::fp8_block("fp8", extent(q, rows)?, extent(q, cols)?))
+}
+
+/// The extent of a block.
+fn extent(q: &Fields, n: u64) -> Result<u32> {
+    match u32::try_from(n) {
+        Ok(n) if n > 0 => Ok(n),
+        _ => {
+            let message = format!("a block of {n} is empty");
+            Err(q.conflict(&["weight_block_size", "group_size"], message, "blocks hold 1 or more"))
+        }
+    }
+}
+
+/// Packed integers with one scale and one zero point per group of inputs.
+fn integer(q: &Fields, method: &str) -> Result<Scheme> {
+    let dtype = match q.whole_or(["bits", "w_bit"], 4, 1, 16)? {
+        4 => DType::I4,
+        8 => DType::I8,
+        bits => return Err(refuse(q, &format!("{method} with {bits} bits"))),
+    };
+    let group = match q.find("group_size").is_some() {
+        true if q.number("group_size")? == Some(-1.0) => None,
+        _ => Some(q.whole_or(["group_size", "q_group_size"], 128, 1, 1 << 20)?),
+    };
+    let scales = match group {
+        None => Scales::Row { scale: DType::F16 },
+        Some(cols) => {
+            Scales::Block { rows: 1, cols: extent(q, cols)?, scale: DType::F16, zero: Some(dtype) }
+        }
+    };
+    Ok(Scheme::whole(method, dtype, scales, None))
+}
+
+fn modelopt(q: &Fields) -> Result<Scheme> {
+    match q.text("quant_algo")? {
+        Some("FP8") => {
+            let scales = Scales::Tensor { scale: DType::F32, input: true };
+            Ok(Scheme::whole("modelopt", DType::F8E4M3, scales, Some(DType::F8E4M3)))
+        }
+        Some("NVFP4") => Ok(nvfp4("modelopt", Some(DType::F4E2M1))),
+        Some(other) => Err(refuse(q, &format!("modelopt's {other}"))),
+        None => Err(q.missing("quant_algo")),
+    }
+}
+
+/// 4-bit floats with one FP8 scale per 16 inputs.
+fn nvfp4(method: &str, activations: Option<DType>) -> Scheme {
+    let scales = Scales::Block { rows: 1, cols: 16, scale: DType::F8E4M3, zero: None };
+    Scheme::whole(method, DType::F4E2M1, scales, activations)
+}
+
+/// The weights of the one group that `compressed-tensors` describes.
+fn compressed(q: &Fields) -> Result<Scheme> {
+    let groups = q.object("config_groups")?.ok_or_else(|| q.missing("config_groups"))?;
+    let Some(group) = groups.object("group_0")? else { return Err(groups.missing("group_0")) };
+    if groups.keys().count() > 1 {
+        return Err(refuse(q, "compressed-tensors with several groups"));
+    }
+    let w = group.object("weights")?.ok_or_else(|| group.missing("weights"))?;
+    let bits = w.whole_or("num_bits", 8, 1, 16)?;
+    let kind = w.text("type")?.unwrap_or("int");
+    let strategy = w.text("strategy")?.unwrap_or("tensor");
+    let dynamic = group.has("input_activations");
+    let dtype = match (kind, bits) {
+        ("float", 8) => DType::F8E4M3,
+        ("float", 4) => DType::F4E2M1,
+        ("int", 8) => DType::I8,
+        ("int", 4) => DType::I4,
+        _ => return Err(refuse(q, &format!("compressed-tensors with {bits}-bit {kind}"))),
+    };
+    if dtype == DType::F4E2M1 {
+        return Ok(nvfp4("compressed-tensors", dynamic.then_some(dtype)));
+    }
+    let scales = match strategy {
+        "tensor" => Scales::Tensor { scale: DType::F32, input: false },
+        "channel" => Scales::Row { scale: DType::Bf16 },
+        "group" => Scales::Block {
+            rows: 1,
+            cols: extent(q, w.whole_or("group_size", 128, 1, 1 << 20)?)?,
+            scale: DType::Bf16,
+            zero: None,
+        },
+        "block" => {
+            let block = w.wholes("block_structure")?.unwrap_or(vec![128, 128]);
+            let [rows, cols] = block[..] else {
+                return Err(refuse(q, "a block structure without two extents"));
+            };
+            return Ok(Scheme::fp8_block("compressed-tensors", extent(q, rows)?, extent(q, cols)?));
+        }
+        other => return Err(refuse(q, &format!("the strategy {other:?}"))),
+    };
+    Ok(Scheme::whole("compressed-tensors", dtype, scales, dynamic.then_some(dtype)))
+}
+
+fn refuse(q: &Fields, what: &str) -> Box<Diagnostic> {
+    let error = Diagnostic::error(
+        codes::UNSUPPORTED_QUANTISATION,
+        format!("{what} is not supported"),
+    )
+    .note("supported: fp8 (block or tensor), fbgemm_fp8, mxfp4, gptq and awq (4 or 8 bits), modelopt (FP8, NVFP4), compressed-tensors (one group)")
+    .help("remove `quantization_config` to plan the unquantised model");
+    Box::new(q.point(error, &["quant_method", "quant_algo", "bits"]))
+}

@@ -1,0 +1,119 @@
+//! Which object describes the text model, and which family reads it.
+
+use super::fields::Fields;
+use super::registry::{FAMILIES, Family};
+use super::{Cx, Options, multimodal, refused};
+use crate::codes;
+use crate::similar;
+use shardc_ir::diag::{Diagnostic, Result};
+
+/// Finds the text model and its family.
+pub(super) fn resolve<'a>(top: &Fields<'a>, options: &Options) -> Result<Cx<'a>> {
+    let fields = multimodal::text_model(top)?;
+    let named = architectures(top)?;
+    let model_type = match fields.text("model_type")? {
+        Some(own) => Some(own),
+        None => top.text("model_type")?,
+    };
+    let architecture = match (named.first(), model_type) {
+        (Some(name), _) => name.to_string(),
+        (None, Some(model_type)) => model_type.to_string(),
+        (None, None) => "unnamed".to_string(),
+    };
+    let family = match &options.assume {
+        Some(name) => assumed(name)?,
+        None => {
+            refused::check(&fields, &architecture)?;
+            find(top, &fields, model_type, &named)?
+        }
+    };
+    if fields.is_nested() {
+        let message = "only the text model is read; the other towers are left out";
+        top.warn(codes::IGNORED, "architectures", message);
+    }
+    let fields = match fields.is_nested() {
+        true => fields.with_defaults(multimodal::defaults(family.name)),
+        false => fields,
+    };
+    let name = match options.name.as_str() {
+        "" => architecture.clone(),
+        name => name.to_string(),
+    };
+    Ok(Cx { fields, top: top.clone(), family, architecture, name })
+}
+
+fn architectures<'a>(top: &Fields<'a>) -> Result<Vec<&'a str>> {
+    Ok(top.texts("architectures")?.unwrap_or_default())
+}
+
+/// The family of `--assume`.
+fn assumed(name: &str) -> Result<&'static Family> {
+    let by_name = |f: &&Family| f.name == name || f.model_types.contains(&name);
+    FAMILIES.iter().find(by_name).ok_or_else(|| {
+        let near = FAMILIES.iter().min_by_key(|f| similar::distance(f.name, name));
+        let near = near.map_or("", |f| f.name);
+        let all: Vec<&str> = FAMILIES.iter().map(|f| f.name).collect();
+        Box::new(
+            Diagnostic::error(codes::UNKNOWN_FAMILY, format!("no family is called {name:?}"))
+                .note(format!("families: {}", all.join(", ")))
+                .help(format!("the nearest name is `{near}`")),
+        )
+    })
+}
+
+/// The family that answers to the model type, else to an architecture.
+fn find<'a>(
+    top: &Fields<'a>,
+    fields: &Fields<'a>,
+    model_type: Option<&str>,
+    named: &[&str],
+) -> Result<&'static Family> {
+    let by_type = model_type.and_then(|t| FAMILIES.iter().find(|f| f.model_types.contains(&t)));
+    let by_architecture =
+        FAMILIES.iter().find(|f| named.iter().any(|a| f.architectures.contains(a)));
+    by_type.or(by_architecture).ok_or_else(|| unknown(top, fields, model_type, named))
+}
+
+fn unknown<'a>(
+    top: &Fields<'a>,
+    fields: &Fields<'a>,
+    model_type: Option<&str>,
+    named: &[&str],
+) -> Box<Diagnostic> {
+    let (at, key) =
+        if fields.has("model_type") { (fields, "model_type") } else { (top, "architectures") };
+    let keys: Vec<&str> = fields.keys().take(60).collect();
+    if model_type.is_none() && named.is_empty() {
+        return Box::new(
+            Diagnostic::error(
+                codes::UNKNOWN_FAMILY,
+                "the file names neither `model_type` nor `architectures`",
+            )
+            .at(top.place(), "in this object")
+            .note(format!("keys read: {}", keys.join(", ")))
+            .help("pass a model's config.json, or name a family with --assume"),
+        );
+    }
+    let what = named.first().copied().or(model_type).unwrap_or("");
+    let near = nearest(model_type.unwrap_or(what), what);
+    let error = Diagnostic::error(
+        codes::UNKNOWN_FAMILY,
+        format!("the architecture {what} is not supported"),
+    )
+    .note(format!("keys read: {}", keys.join(", ")))
+    .help(format!(
+        "the nearest supported family is `{}`; --assume {} reads the file as that family",
+        near.name, near.name
+    ));
+    Box::new(at.point(error, &[key]))
+}
+
+/// The family whose names are fewest edits away.
+fn nearest(model_type: &str, architecture: &str) -> &'static Family {
+    let away = |f: &&'static Family| {
+        let types = f.model_types.iter().map(|t| similar::distance(t, model_type));
+        let architectures = f.architectures.iter().map(|a| similar::distance(a, architecture));
+        types.chain(architectures).min().unwrap_or(usize::MAX)
+    };
+    FAMILIES.iter().min_by_key(away).unwrap_or(&FAMILIES[0])
+}

@@ -1,0 +1,204 @@
+//! Rotary positions: `rope_theta` and `rope_scaling` as `transformers` 4 writes them,
+//! `rope_parameters` as 5 does, to one decided [`Rope`].
+//!
+//! Formulas follow `transformers/modeling_rope_utils.py`.
+
+use super::Cx;
+use super::fields::{Fields, MAX_POSITIONS};
+use crate::spec::{Rope, RopeScaling};
+use shardc_ir::diag::Result;
+
+/// Keys of the share of a head that rotates.
+const PARTIAL: [&str; 3] = ["partial_rotary_factor", "rotary_pct", "rotary_percent"];
+
+/// What a family's configuration class takes for absent keys.
+#[derive(Clone, Copy)]
+pub(crate) struct Defaults {
+    /// Base of the frequencies.
+    pub(crate) theta: f64,
+    /// Share of a head that rotates.
+    pub(crate) partial: f64,
+}
+
+impl Defaults {
+    /// Base 10,000 over the whole head.
+    pub(crate) const LLAMA: Defaults = Defaults { theta: 10_000.0, partial: 1.0 };
+
+    /// The same with another base.
+    pub(crate) const fn theta(theta: f64) -> Self {
+        Defaults { theta, ..Defaults::LLAMA }
+    }
+}
+
+/// RoPE of a head of `head_dim` elements.
+pub(crate) fn read(cx: &Cx, head_dim: u64, defaults: Defaults) -> Result<Rope> {
+    read_for(cx, head_dim, defaults, "full_attention")
+}
+
+/// RoPE of layers of type `layer_type`, where `rope_parameters` tells types apart.
+pub(crate) fn read_for(
+    cx: &Cx,
+    head_dim: u64,
+    defaults: Defaults,
+    layer_type: &'static str,
+) -> Result<Rope> {
+    let parameters = parameters(cx, layer_type)?;
+    let inner = parameters.as_ref();
+    let theta = match inner.map(|p| p.positive("rope_theta")).transpose()?.flatten() {
+        Some(theta) => theta,
+        None => cx.positive_or(["rope_theta", "rotary_emb_base"], defaults.theta)?,
+    };
+    let dim = rotated(cx, inner, head_dim, defaults.partial)?;
+    let scaling = match inner {
+        Some(p) => scaling(cx, p, dim)?,
+        None => RopeScaling::None,
+    };
+    let sections = match inner {
+        Some(p) => p.wholes("mrope_section")?.unwrap_or_default(),
+        None => Vec::new(),
+    };
+    Ok(Rope { scaling, sections, ..Rope::plain(theta, dim) })
+}
+
+/// The object with the scaling's keys, in either spelling.
+fn parameters<'a>(cx: &Cx<'a>, layer_type: &'static str) -> Result<Option<Fields<'a>>> {
+    let Some(all) = cx.object(["rope_parameters", "rope_scaling"])? else { return Ok(None) };
+    match all.object_if(layer_type)? {
+        Some(own) => Ok(Some(own)),
+        None => Ok(Some(all)),
+    }
+}
+
+/// How many elements of a head rotate.
+fn rotated(cx: &Cx, inner: Option<&Fields>, head_dim: u64, default: f64) -> Result<u64> {
+    let within = inner.map(|p| p.positive("partial_rotary_factor")).transpose()?.flatten();
+    let share = match within {
+        Some(share) => share,
+        None => cx.positive_or(PARTIAL, default)?,
+    };
+    let dim = (head_dim as f64 * share) as u64;
+    if share > 1.0 || dim == 0 || !dim.is_multiple_of(2) {
+        return Err(cx.conflict(
+            &["partial_rotary_factor", "rotary_pct", "head_dim", "hidden_size"],
+            format!("{share} of a head of {head_dim} elements rotates: {dim} is not a positive even number"),
+            "RoPE turns pairs; choose a head width and a share whose product is even",
+        ));
+    }
+    Ok(dim)
+}
+
+fn scaling(cx: &Cx, p: &Fields, dim: u64) -> Result<RopeScaling> {
+    let kind = p.text(["rope_type", "type"])?.unwrap_or("default");
+    match kind {
+        "default" | "mrope" | "none" => Ok(RopeScaling::None),
+        "linear" => Ok(RopeScaling::Linear { factor: factor(p)? }),
+        "dynamic" => Ok(RopeScaling::Dynamic { factor: factor(p)?, original: original(cx, p)? }),
+        "llama3" => Ok(RopeScaling::Llama3 {
+            factor: factor(p)?,
+            low: required(p, "low_freq_factor")?,
+            high: required(p, "high_freq_factor")?,
+            original: original(cx, p)?,
+        }),
+        "yarn" | "deepseek_yarn" => yarn(cx, p),
+        "longrope" | "su" => longrope(cx, p, dim),
+        other => Err(p.unsupported(
+            if p.has("rope_type") { "rope_type" } else { "type" },
+            format!("the RoPE type {other:?} is not supported"),
+            "supported: default, linear, dynamic, llama3, yarn, longrope, su, mrope",
+        )),
+    }
+}
+
+fn yarn(cx: &Cx, p: &Fields) -> Result<RopeScaling> {
+    let original = original(cx, p)?;
+    let factor = match p.positive("factor")? {
+        Some(factor) => factor,
+        None => stretch(cx, original)?.ok_or_else(|| p.missing("factor"))?,
+    };
+    let given = p.positive("attention_factor")?;
+    let (mscale, all_dim) = (p.number("mscale")?, p.number("mscale_all_dim")?);
+    let attention_factor = match (given, mscale, all_dim) {
+        (Some(given), ..) => given,
+        (None, Some(m), Some(all)) if m != 0.0 && all != 0.0 => {
+            yarn_mscale(factor, m) / yarn_mscale(factor, all)
+        }
+        _ => yarn_mscale(factor, 1.0),
+    };
+    Ok(RopeScaling::Yarn {
+        factor,
+        original,
+        beta_fast: p.positive_or("beta_fast", 32.0)?,
+        beta_slow: p.positive_or("beta_slow", 1.0)?,
+        attention_factor,
+        truncate: p.flag_or("truncate", true)?,
+    })
+}
+
+/// YaRN's growth of attention: `0.1 · m · ln(factor) + 1`.
+pub(crate) fn yarn_mscale(factor: f64, m: f64) -> f64 {
+    if factor <= 1.0 { 1.0 } else { 0.1 * m * factor.ln() + 1.0 }
+}
+
+/// The square of YaRN's growth, which DeepSeek puts on the softmax scale: 1 without
+/// `mscale_all_dim`.
+pub(crate) fn softmax_growth(cx: &Cx) -> Result<f64> {
+    let Some(p) = cx.object(["rope_parameters", "rope_scaling"])? else { return Ok(1.0) };
+    let all_dim = p.number_or("mscale_all_dim", 0.0)?;
+    let factor = p.number_or("factor", 1.0)?;
+    Ok(if all_dim == 0.0 { 1.0 } else { yarn_mscale(factor, all_dim).powi(2) })
+}
+
+fn longrope(cx: &Cx, p: &Fields, dim: u64) -> Result<RopeScaling> {
+    let original = original(cx, p)?;
+    let list = |key: &'static str| -> Result<Vec<f64>> {
+        let list = p.numbers(key)?.ok_or_else(|| p.missing(key))?;
+        if list.len() as u64 == dim / 2 {
+            return Ok(list);
+        }
+        let message =
+            format!("`{}` has {} entries; {} pairs rotate", p.full(key), list.len(), dim / 2);
+        Err(p.conflict(&[key], message, "there must be one factor per rotating pair"))
+    };
+    let factor = match p.positive("factor")? {
+        Some(factor) => factor,
+        None => stretch(cx, original)?.unwrap_or(1.0),
+    };
+    let grown = match p.positive("attention_factor")? {
+        Some(given) => given,
+        None if factor <= 1.0 || original <= 1 => 1.0,
+        None => (1.0 + factor.ln() / (original as f64).ln()).sqrt(),
+    };
+    Ok(RopeScaling::LongRope {
+        short: list("short_factor")?,
+        long: list("long_factor")?,
+        original,
+        short_factor: p.positive_or("short_mscale", grown)?,
+        long_factor: p.positive_or("long_mscale", grown)?,
+    })
+}
+
+/// How much longer the context is than that of pre-training.
+fn stretch(cx: &Cx, original: u64) -> Result<Option<f64>> {
+    let longest = super::core::max_positions(cx)?;
+    Ok(longest.map(|longest| longest as f64 / original as f64))
+}
+
+/// Context length of pre-training: inside the scaling, else beside it, else the longest context.
+fn original(cx: &Cx, p: &Fields) -> Result<u64> {
+    let key = "original_max_position_embeddings";
+    if let Some(n) = p.opt_whole(key, 1, MAX_POSITIONS)? {
+        return Ok(n);
+    }
+    if let Some(n) = cx.opt_whole(key, 1, MAX_POSITIONS)? {
+        return Ok(n);
+    }
+    super::core::max_positions(cx)?.ok_or_else(|| p.missing(key))
+}
+
+fn factor(p: &Fields) -> Result<f64> {
+    required(p, "factor")
+}
+
+fn required(p: &Fields, key: &'static str) -> Result<f64> {
+    p.positive(key)?.ok_or_else(|| p.missing(key))
+}

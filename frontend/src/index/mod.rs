@@ -1,0 +1,1 @@
+//! A checkpoint's `model.safetensors.index.json` against the model's weights.

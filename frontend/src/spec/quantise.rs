@@ -1,0 +1,128 @@
+//! Which weights are stored in which format.
+
+use super::{DType, Part, Role, Scales, Storage};
+
+/// How a checkpoint stores its weights.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Quantisation {
+    /// The method; `None` where all weights have the model's dtype.
+    pub scheme: Option<Scheme>,
+    /// Modules left in the model's dtype.
+    pub skip: Vec<Pattern>,
+}
+
+/// A quantisation method.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scheme {
+    /// `quant_method`, with its format where it has several.
+    pub method: String,
+    /// Storage of a converted weight.
+    pub storage: Storage,
+    /// Whether only routed experts are converted (MXFP4).
+    pub experts_only: bool,
+    /// Format in which activations enter the products; `None` where weights are dequantised first.
+    pub activations: Option<DType>,
+}
+
+/// A module name, or a family of them, that stays unconverted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// This module, modules inside it, and modules of this last name anywhere.
+    Name(String),
+    /// As `Name`, with `*` for any text.
+    Glob(String),
+    /// A regular expression, matched from the start of the name.
+    Regex(String),
+}
+
+impl Pattern {
+    /// Reads an entry of `modules_to_not_convert`, `ignore` or `exclude_modules`.
+    pub fn new(text: &str) -> Self {
+        match text.strip_prefix("re:") {
+            Some(regex) => Pattern::Regex(regex.to_string()),
+            None if text.contains('*') => Pattern::Glob(text.to_string()),
+            None => Pattern::Name(text.to_string()),
+        }
+    }
+
+    /// Whether `module` (a tensor name without `.weight`) is meant.
+    pub fn matches(&self, module: &str) -> bool {
+        match self {
+            Pattern::Name(name) => {
+                let inside = |rest: &str| rest.is_empty() || rest.starts_with('.');
+                module.strip_prefix(name.as_str()).is_some_and(inside)
+                    || module.strip_suffix(name.as_str()).is_some_and(|rest| rest.ends_with('.'))
+                    || module.contains(&format!(".{name}."))
+            }
+            Pattern::Glob(glob) => {
+                glob_matches(glob, module) || glob_matches(&format!("{glob}.*"), module)
+            }
+            Pattern::Regex(regex) => regex_lite::Regex::new(&format!("^(?:{regex})"))
+                .is_ok_and(|regex| regex.is_match(module)),
+        }
+    }
+}
+
+/// Whether `glob`, with `*` for any text, is all of `text`.
+fn glob_matches(glob: &str, text: &str) -> bool {
+    let mut parts = glob.split('*');
+    let first = parts.next().unwrap_or("");
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let mut last = None;
+    for part in parts {
+        if let Some(done) = last.replace(part) {
+            match rest.find(done) {
+                Some(at) => rest = &rest[at + done.len()..],
+                None => return false,
+            }
+        }
+    }
+    match last {
+        None => rest.is_empty(),
+        Some(tail) => rest.ends_with(tail),
+    }
+}
+
+impl Quantisation {
+    /// Storage of the weight `role`, named `tensor`, of a model in `dtype`.
+    pub fn storage(&self, role: Role, tensor: &str, dtype: DType) -> Storage {
+        let plain = Storage::plain(dtype);
+        if role.part == Part::RouterCorrection {
+            return Storage::plain(DType::F32);
+        }
+        let Some(scheme) = &self.scheme else { return plain };
+        let converted = match scheme.experts_only {
+            true => role.part.is_routed(),
+            false => role.part.is_quantisable(),
+        };
+        let module = tensor.strip_suffix(".weight").unwrap_or(tensor);
+        if role.bias || !converted || self.skip.iter().any(|p| p.matches(module)) {
+            return plain;
+        }
+        scheme.storage
+    }
+}
+
+impl Scheme {
+    /// FP8 with one scale per block of `rows × cols`.
+    pub fn fp8_block(method: &str, rows: u32, cols: u32) -> Self {
+        let scales = Scales::Block { rows, cols, scale: DType::F32, zero: None };
+        Scheme::whole(method, DType::F8E4M3, scales, Some(DType::F8E4M3))
+    }
+
+    /// Every projection inside layers in one format.
+    pub fn whole(method: &str, dtype: DType, scales: Scales, activations: Option<DType>) -> Self {
+        Scheme {
+            method: method.to_string(),
+            storage: Storage { dtype, scales },
+            experts_only: false,
+            activations,
+        }
+    }
+
+    /// MXFP4 experts: 4-bit elements, one power-of-two scale per 32 inputs (OCP MX 1.0).
+    pub fn mxfp4() -> Self {
+        let scales = Scales::Block { rows: 1, cols: 32, scale: DType::F8E8M0, zero: None };
+        Scheme { experts_only: true, ..Scheme::whole("mxfp4", DType::F4E2M1, scales, None) }
+    }
+}
