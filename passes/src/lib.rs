@@ -2,5 +2,6 @@
 
 pub mod codes;
 pub mod insert_reshards;
+pub mod localize;
 pub mod precondition;
 pub mod propagate;

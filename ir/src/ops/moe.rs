@@ -56,8 +56,8 @@ attrs! {
     /// Rows `[b, s, h]` as routed rows `[experts, b, s, h]`: expert `e` holds the row of a token
     /// where `e` is among its indices `[b, s, k]`. Weights `[b, s, k]`, where given, multiply.
     pub struct Dispatch {
-        /// Number of experts.
-        pub experts: u64 = "experts",
+        /// Number of experts; at local level those of one device.
+        pub experts: Dim = "experts",
     }
 
     /// Routed rows `[experts, b, s, h]` summed per token over its experts, each row multiplied by
@@ -97,7 +97,7 @@ impl Operator for Dispatch {
             same_dim("number of tokens", x[0].dims[1], ty.dims[1])?;
         }
         let top_k = x[1].dims[2].as_fixed().ok_or("the number of indices must be fixed")?;
-        let mut dims = vec![Dim::fixed(self.experts)];
+        let mut dims = vec![self.experts];
         dims.extend(&x[0].dims);
         Inferred::one(Type { kind: Kind::Routed { top_k }, dims, elem: x[0].elem })
     }
