@@ -4,7 +4,9 @@
 //! adds up what they return.
 
 pub mod codes;
+pub mod collective;
 pub mod machine;
+pub mod memory;
 mod nearest;
 pub mod ops;
 pub mod profile;

@@ -149,7 +149,8 @@ mod tests {
         assert!((Ns::INFINITE + Ns::new(1)).is_infinite());
         assert_eq!(Ns::MAX + Ns::MAX, Ns::MAX);
         assert!(Ns::MAX < Ns::INFINITE);
-        assert_eq!(Ns::INFINITE * 0, Ns::ZERO);
+        let none = 0;
+        assert_eq!(Ns::INFINITE * none, Ns::ZERO);
         assert!((Ns::INFINITE * 2).is_infinite());
         assert!(Ns::INFINITE.saturating_sub(Ns::MAX).is_infinite());
         assert_eq!(Ns::new(1).saturating_sub(Ns::new(2)), Ns::ZERO);

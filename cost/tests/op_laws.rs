@@ -17,7 +17,7 @@ const OPERANDS: [Operands; 8] = [
 ];
 
 fn cluster() -> impl Strategy<Value = Cluster> {
-    (0..presets().len()).prop_map(|i| preset(&presets()[i]).unwrap())
+    (0..presets().len()).prop_map(|i| preset(&presets()[i]).expect("a preset"))
 }
 
 fn operands() -> impl Strategy<Value = Operands> {
