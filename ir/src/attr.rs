@@ -211,7 +211,10 @@ impl AttrField for DType {
 
 impl AttrField for Dim {
     fn to_value(&self) -> Option<AttrValue> {
-        self.as_fixed().map_or(Some(AttrValue::Dim(*self)), |n| n.to_value())
+        match self.parts() {
+            (n, None, 1) => n.to_value(),
+            _ => Some(AttrValue::Dim(*self)),
+        }
     }
     fn from_value(value: Option<&AttrValue>) -> Result<Self, String> {
         match value {

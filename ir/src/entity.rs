@@ -60,6 +60,11 @@ impl<K: EntityId, V> PrimaryMap<K, V> {
         self.items.is_empty()
     }
 
+    /// The entity of that id; `None` for an id of another map.
+    pub fn get(&self, key: K) -> Option<&V> {
+        self.items.get(key.index())
+    }
+
     /// All ids, in order.
     pub fn keys(&self) -> impl DoubleEndedIterator<Item = K> + use<K, V> {
         (0..self.items.len()).map(K::from_index)
