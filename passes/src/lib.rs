@@ -5,3 +5,4 @@ pub mod insert_reshards;
 pub mod localize;
 pub mod precondition;
 pub mod propagate;
+pub mod strategy;
