@@ -10,5 +10,6 @@ pub mod memory;
 mod nearest;
 pub mod ops;
 pub mod profile;
+pub mod serving;
 pub mod source;
 pub mod time;

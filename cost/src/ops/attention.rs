@@ -19,22 +19,18 @@ pub enum Span {
 impl Span {
     /// Number of (query, key) pairs of the queries at positions `past..past + new`.
     pub fn pairs(self, past: u64, new: u64) -> f64 {
-        let end = past.saturating_add(new);
         match self {
-            Span::Full => new as f64 * end as f64,
-            _ => (self.upto(end) - self.upto(past)).max(0.0),
-        }
-    }
-
-    /// Pairs of the queries at positions `0..n`.
-    fn upto(self, n: u64) -> f64 {
-        let triangle = |n: u64| n as f64 * (n as f64 + 1.0) / 2.0;
-        match self {
-            Span::Causal | Span::Full => triangle(n),
-            Span::Window(w) => triangle(n.min(w)) + n.saturating_sub(w) as f64 * w as f64,
+            Span::Full => new as f64 * (past as f64 + new as f64),
+            Span::Causal => rising(past, new),
+            Span::Window(w) => {
+                let growing = new.min(w.saturating_sub(past));
+                rising(past, growing) + (new - growing) as f64 * w as f64
+            }
             Span::Chunk(c) => {
                 let c = c.max(1);
-                (n / c) as f64 * triangle(c) + triangle(n % c)
+                let first = new.min(c - past % c);
+                let rest = new - first;
+                rising(past % c, first) + (rest / c) as f64 * rising(0, c) + rising(0, rest % c)
             }
         }
     }
@@ -46,6 +42,12 @@ impl Span {
             Span::Window(w) | Span::Chunk(w) => context.min(w),
         }
     }
+}
+
+/// Sum of `past + 1, past + 2, …, past + new`.
+fn rising(past: u64, new: u64) -> f64 {
+    let (past, new) = (past as f64, new as f64);
+    new * past + new * (new + 1.0) / 2.0
 }
 
 /// Attention of `new` tokens of each request, after `past` cached ones.

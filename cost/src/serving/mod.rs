@@ -1,0 +1,207 @@
+//! Steady state of continuous batching: from step times to TTFT, TPOT and throughput.
+//!
+//! A replica keeps `b` requests running. Each decodes `osl − 1` rounds; whenever one finishes,
+//! its place is taken by a new request whose prefill runs between two rounds and stalls the
+//! others. `cycle` has the formulas, `curve` keeps the calls of the step functions few, `search`
+//! chooses the batch.
+
+mod curve;
+mod cycle;
+mod search;
+
+use std::fmt;
+
+use crate::time::Ns;
+
+pub use search::serve;
+
+/// Time of one step of a pipeline of stages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepTime {
+    /// Through all stages.
+    pub latency: Ns,
+    /// Between two successive micro-batches: the slowest stage.
+    pub interval: Ns,
+}
+
+impl StepTime {
+    /// A step of a single stage.
+    pub fn single(time: Ns) -> StepTime {
+        StepTime { latency: time, interval: time }
+    }
+
+    /// Latency and interval, ns.
+    fn as_f64(self) -> (f64, f64) {
+        (self.latency.as_f64(), self.interval.as_f64())
+    }
+}
+
+/// A layout whose service is to be predicted. The step functions include all that a step costs,
+/// host time too, and must not shrink when requests or lengths grow.
+#[derive(Clone, Copy)]
+pub struct Engine<'a> {
+    /// Devices in all.
+    pub devices: u64,
+    /// Data-parallel replicas: groups of requests that are batched apart.
+    pub replicas: u64,
+    /// Pipeline stages of a replica.
+    pub stages: u64,
+    /// Bytes that the fullest device has left for the KV cache.
+    pub kv_budget: u64,
+    /// KV bytes of one request at its full length, `isl + osl`, on that device.
+    pub kv_bytes_per_request: u64,
+    /// Prefill of so many requests of so many tokens in one micro-batch of a replica.
+    pub prefill: &'a dyn Fn(u64, u64) -> StepTime,
+    /// One token for each of so many requests with a cache of so many tokens, one micro-batch of
+    /// a replica.
+    pub decode: &'a dyn Fn(u64, u64) -> StepTime,
+}
+
+/// What is asked of the service.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// Input tokens of a request.
+    pub isl: u64,
+    /// Output tokens of a request, at least 1.
+    pub osl: u64,
+    /// Requests in flight in all; `None` chooses the best.
+    pub concurrency: Option<u64>,
+    /// What the best is.
+    pub objective: Objective,
+    /// Largest mean time to first token.
+    pub ttft_limit: Option<Ns>,
+    /// Largest mean time of an output token after the first.
+    pub tpot_limit: Option<Ns>,
+    /// Most requests that a replica runs at once.
+    pub max_batch: u64,
+    /// Most tokens of a prefill micro-batch that holds more than one request.
+    pub prefill_tokens: u64,
+}
+
+/// What a choice of concurrency optimises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Objective {
+    /// Output tokens a second.
+    Throughput,
+    /// The time of one request: one is in flight.
+    Latency,
+}
+
+impl Load {
+    /// Requests of `isl` and `osl` tokens at the best concurrency for throughput, without limits.
+    pub fn new(isl: u64, osl: u64) -> Load {
+        Load {
+            isl,
+            osl,
+            concurrency: None,
+            objective: Objective::Throughput,
+            ttft_limit: None,
+            tpot_limit: None,
+            max_batch: 4096,
+            prefill_tokens: 8192,
+        }
+    }
+
+    /// Mean length of the cache that a decode step reads: `isl + osl/2`.
+    pub fn mean_context(&self) -> u64 {
+        self.isl.saturating_add(self.osl.div_ceil(2))
+    }
+}
+
+/// The predicted service.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Serving {
+    /// Running requests in all.
+    pub batch: u64,
+    /// Running requests of the fullest replica.
+    pub replica_batch: u64,
+    /// Requests of a decode micro-batch.
+    pub micro_batch: u64,
+    /// Requests that a prefill micro-batch takes together.
+    pub prefill_requests: u64,
+    /// Mean time to first token, waiting included.
+    pub ttft: Ns,
+    /// Mean time of an output token after the first, stalls by other prefills included; zero if
+    /// there is only one output token.
+    pub tpot: Ns,
+    /// One decode round of all running requests.
+    pub decode_step: Ns,
+    /// One prefill micro-batch, through all stages.
+    pub prefill_step: Ns,
+    /// Part of `ttft` spent waiting for KV memory.
+    pub queueing: Ns,
+    /// Output tokens a second and device.
+    pub tokens_per_s_per_device: f64,
+    /// What kept the batch from growing.
+    pub limited_by: Limit,
+}
+
+/// What kept the batch from growing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// All requests in flight run.
+    Concurrency,
+    /// KV memory.
+    KvMemory,
+    /// The largest batch of a replica.
+    MaxBatch,
+    /// A larger batch breaks the TTFT or TPOT limit.
+    Latency,
+    /// A larger batch yields no more.
+    Objective,
+}
+
+/// Why a load cannot be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unservable {
+    /// Not one request fits into KV memory.
+    KvMemory {
+        /// KV bytes of a request.
+        needed: u64,
+        /// KV bytes that there are.
+        budget: u64,
+    },
+    /// Even one request at a time misses the TTFT limit.
+    Ttft {
+        /// The best TTFT.
+        best: Ns,
+        /// The limit.
+        limit: Ns,
+    },
+    /// Even one request at a time misses the TPOT limit.
+    Tpot {
+        /// The best TPOT.
+        best: Ns,
+        /// The limit.
+        limit: Ns,
+    },
+    /// The requests in flight miss the limits together, though one alone meets them.
+    Concurrency {
+        /// TTFT when all run that memory holds.
+        ttft: Ns,
+        /// TPOT then.
+        tpot: Ns,
+    },
+    /// A step takes forever, or the load asks for no token.
+    Steps,
+}
+
+impl fmt::Display for Unservable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unservable::KvMemory { needed, budget } => {
+                write!(f, "the KV cache of one request takes {needed} bytes, {budget} are left")
+            }
+            Unservable::Ttft { best, limit } => {
+                write!(f, "the first token takes at least {best}, the limit is {limit}")
+            }
+            Unservable::Tpot { best, limit } => {
+                write!(f, "an output token takes at least {best}, the limit is {limit}")
+            }
+            Unservable::Concurrency { ttft, tpot } => {
+                write!(f, "so many requests come to a TTFT of {ttft} and a TPOT of {tpot}")
+            }
+            Unservable::Steps => f.write_str("a step cannot be run"),
+        }
+    }
+}
