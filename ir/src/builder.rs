@@ -73,6 +73,11 @@ impl FuncBuilder {
     /// # Errors
     /// The operator does not fit its operands.
     pub fn emit(&mut self, name: &str, op: Op, operands: &[Value]) -> Result<Vec<Value>> {
+        let types = self.infer(name, &op, operands)?;
+        Ok(self.emit_typed(name, op, operands, types))
+    }
+
+    fn infer(&self, name: &str, op: &Op, operands: &[Value]) -> Result<Vec<Type>> {
         let types: Vec<&Type> = operands.iter().map(|&v| self.func.ty(v)).collect();
         let fail = |cause: String| {
             let message =
@@ -80,8 +85,25 @@ impl FuncBuilder {
             Box::new(Diagnostic::error(BAD_OPERANDS, message))
         };
         match op.infer(&types).map_err(fail)? {
-            Inferred::Types(types) => Ok(self.emit_typed(name, op, operands, types)),
+            Inferred::Types(types) => Ok(types),
             Inferred::Declared(_) => Err(fail("its result types must be given".to_string())),
+        }
+    }
+
+    /// Appends an operator with two inferred results, each under its own name.
+    ///
+    /// # Errors
+    /// The operator does not fit its operands, or has not two results.
+    pub fn two(&mut self, names: [&str; 2], op: Op, operands: &[Value]) -> Result<[Value; 2]> {
+        let types = self.infer(names[0], &op, operands)?;
+        let results = names.iter().zip(types).map(|(n, ty)| (n.to_string(), ty, None)).collect();
+        let inst = self.func.add_inst(op, operands.to_vec(), results);
+        match self.func.insts[inst].results[..] {
+            [a, b] => Ok([a, b]),
+            ref other => {
+                let message = format!("%{} is one of {} results, not 2", names[0], other.len());
+                Err(Box::new(Diagnostic::error(BAD_OPERANDS, message)))
+            }
         }
     }
 

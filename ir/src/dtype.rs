@@ -85,9 +85,9 @@ impl fmt::Display for DType {
 /// matrices, the dimensions up to `split` form the rows and the rest the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockScale {
-    /// Rows of a block.
+    /// Rows of a block; 0 for all, in which case the rows may be split anywhere.
     pub rows: u32,
-    /// Columns of a block.
+    /// Columns of a block; 0 for all, in which case the columns may be split anywhere.
     pub cols: u32,
     /// Leading dimensions that number matrices.
     pub batch: u8,

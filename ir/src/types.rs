@@ -80,8 +80,12 @@ impl Type {
         let product = |dims: &[Dim]| dims.iter().fold(1u64, |n, d| n.saturating_mul(d.eval(bind)));
         let (batch, split) = (usize::from(b.batch), usize::from(b.split).min(self.rank()));
         let batch = batch.min(split);
-        let rows = product(&self.dims[batch..split]).div_ceil(u64::from(b.rows.max(1)));
-        let cols = product(&self.dims[split..]).div_ceil(u64::from(b.cols.max(1)));
+        let count = |extent: u64, block: u32| match block {
+            0 => 1,
+            block => extent.div_ceil(u64::from(block)),
+        };
+        let rows = count(product(&self.dims[batch..split]), b.rows);
+        let cols = count(product(&self.dims[split..]), b.cols);
         let blocks = product(&self.dims[..batch]).saturating_mul(rows).saturating_mul(cols);
         blocks.saturating_mul(b.scale.bits() / 8)
     }

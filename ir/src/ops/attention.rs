@@ -14,6 +14,10 @@ use crate::types::{Kind, Type};
 attrs! {
     /// Scaled dot-product attention of q `[b, s, kv, group, d]` over k `[b, c, kv, d]` and
     /// v `[b, c, kv, e]`, at positions `[b, s]`; a query sees keys at positions up to its own.
+    ///
+    /// Row `r` of k and v holds the latest position `p` with `p mod c = r` that has been written:
+    /// up to the last of the positions, or, with `fresh`, up to the one before the first of them.
+    /// k and v may be in a storage format; products and sums are those of their values.
     pub struct Attention {
         /// Factor on the scores.
         pub scale: F64 = "scale",
@@ -25,8 +29,13 @@ attrs! {
         pub soft_cap: Option<F64> = "soft_cap",
         /// An operand `[kv, group]` joins every softmax denominator as one more score.
         pub sinks: bool = "sinks",
-        /// A last operand `[b, s, n]` lists the only positions that a query sees.
+        /// A further operand `[b, s, n]` lists the only positions that a query sees; negative
+        /// entries name none.
         pub selected: bool = "selected",
+        /// Two last operands `[b, s, kv, d]` and `[b, s, kv, e]` hold the keys and values of the
+        /// new tokens, which k and v lack: a window's cache would lose rows that the earlier of
+        /// the new tokens still see.
+        pub fresh: bool = "fresh",
         /// A query sees later positions too.
         pub bidirectional: bool = "bidirectional",
     }
@@ -38,8 +47,9 @@ attrs! {
     /// A cache as a tensor of the same elements.
     pub struct KvRead {}
 
-    /// The positions with the largest `Σ_n weight · relu(q · k)`: q `[b, s, n, d]`, k `[b, c, d]`,
-    /// weights `[b, s, n]`, positions `[b, s]`; the indexer of DeepSeek sparse attention.
+    /// The positions, up to the query's own, with the largest `Σ_n weight · relu(q · k)`:
+    /// q `[b, s, n, d]`, k `[b, c, d]`, weights `[b, s, n]`, positions `[b, s]`; the indexer of
+    /// DeepSeek sparse attention. Where there are fewer than `top_k`, the rest is -1.
     pub struct SparseIndex {
         /// How many positions to keep.
         pub top_k: u64 = "top_k",
@@ -48,7 +58,7 @@ attrs! {
 
 impl Attention {
     fn extra_operands(&self) -> usize {
-        usize::from(self.sinks) + usize::from(self.selected)
+        usize::from(self.sinks) + usize::from(self.selected) + 2 * usize::from(self.fresh)
     }
 
     fn letters(&self) -> Vec<&'static str> {
@@ -58,6 +68,9 @@ impl Attention {
         }
         if self.selected {
             operands.push("bsn");
+        }
+        if self.fresh {
+            operands.extend(["btkd", "btke"]);
         }
         operands
     }
@@ -83,6 +96,9 @@ impl Operator for Attention {
                 }
             }
         }
+        if let Some((_, new)) = extents.iter().find(|e| e.0 == 't') {
+            same_dim("number of new tokens", x[0].dims[1], *new)?;
+        }
         let mut dims = x[0].dims.clone();
         dims[4] = x[2].dims[3];
         Inferred::one(x[0].as_tensor().with_dims(dims))
@@ -94,7 +110,12 @@ impl Operator for Attention {
         for (i, ty) in x.iter().enumerate() {
             builder = builder.sizes(i, &ty.dims);
         }
-        Some(builder.whole("dn").even("kg").reduce('c', ReduceKind::Lse).build())
+        let builder = builder.whole("dnt").even("kg");
+        let builder = match self.fresh {
+            true => builder.whole("c"),
+            false => builder.reduce('c', ReduceKind::Lse),
+        };
+        Some(builder.build())
     }
 }
 

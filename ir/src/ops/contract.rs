@@ -83,7 +83,7 @@ fn keep_blocks_whole(factors: &mut [Factor], letters: &str, ty: &Type) {
     let Some(blocks) = ty.elem.blocks else { return };
     let (batch, split) = (usize::from(blocks.batch), usize::from(blocks.split));
     let groups = [(batch..split, blocks.rows), (split..ty.rank(), blocks.cols)];
-    for (dims, block) in groups {
+    for (dims, block) in groups.into_iter().filter(|g| g.1 != 0) {
         let mut inner = 1u64;
         for dim in dims.rev() {
             let name = letters.chars().nth(dim).map(String::from);

@@ -49,7 +49,7 @@ attrs! {
         pub normalise: bool = "normalise",
         /// Factor on the weights.
         pub scale: Option<F64> = "scale",
-        /// SparseMixer: relative threshold below which experts are masked.
+        /// SparseMixer: experts further than twice this below the best, relative to it, are masked.
         pub jitter: Option<F64> = "jitter",
     }
 

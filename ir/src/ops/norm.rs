@@ -17,10 +17,14 @@ attrs! {
         pub one_plus: bool = "one_plus",
     }
 
-    /// `(x − mean) / sqrt(variance + eps) · weight + bias` over the last dimension.
+    /// `(x − mean) / sqrt(variance + eps) · weight + bias`.
     pub struct LayerNorm {
         /// Added to the variance.
         pub eps: F64 = "eps",
+        /// Number of trailing dimensions normalised together; 1 where absent.
+        pub last: Option<usize> = "last",
+        /// The weight is stored as its difference from 1 (Nemotron).
+        pub one_plus: bool = "one_plus",
     }
 }
 
@@ -58,9 +62,9 @@ impl Operator for RmsNorm {
 
 impl Operator for LayerNorm {
     fn infer(&self, x: &[&Type]) -> Result<Inferred, String> {
-        infer_norm(x, 1)
+        infer_norm(x, self.last.unwrap_or(1))
     }
     fn rule(&self, x: &[&Type], _results: &[&Type]) -> Option<Rule> {
-        Some(norm_rule(x, 1))
+        Some(norm_rule(x, self.last.unwrap_or(1)))
     }
 }

@@ -1,4 +1,4 @@
-//! Rotary position embedding.
+//! Positions: rotary embedding and scaling by position.
 
 use super::{Inferred, Operator, letters, same_dim};
 use crate::attr::F64;
@@ -49,21 +49,37 @@ attrs! {
         pub no_truncate: bool = "no_truncate",
         /// Factor on sine and cosine.
         pub magnitude: Option<F64> = "magnitude",
-        /// LongRoPE: divisors of the frequencies within the original context.
+        /// LongRoPE: the factor beyond the original context; `magnitude` where absent.
+        pub long_magnitude: Option<F64> = "long_magnitude",
+        /// LongRoPE: divisors of the frequencies while all positions are below `original`.
         pub short_factors: Vec<F64> = "short_factors",
-        /// LongRoPE: divisors of the frequencies beyond the original context.
+        /// LongRoPE: divisors of the frequencies once a position reaches `original`.
         pub long_factors: Vec<F64> = "long_factors",
     }
+
+    /// Rows times `1 + by · ln(⌊(position + 1) / floor⌋ + 1)`: temperature tuning of queries
+    /// (Llama 4, arXiv 2501.19399).
+    pub struct PositionScale {
+        /// Positions per step.
+        pub floor: F64 = "floor",
+        /// Growth per step.
+        pub by: F64 = "by",
+    }
+}
+
+/// Checks rows `[requests, tokens, …, width]` against positions `[requests, tokens]`.
+fn rows_at_positions(x: &[&Type]) -> Result<(), String> {
+    super::rank_is("operand 1 (positions)", x[1], 2)?;
+    if x[0].rank() < 3 {
+        return Err("operand 0 must be [requests, tokens, …, head width]".to_string());
+    }
+    same_dim("number of requests", x[0].dims[0], x[1].dims[0])?;
+    same_dim("number of tokens", x[0].dims[1], x[1].dims[1])
 }
 
 impl Operator for Rope {
     fn infer(&self, x: &[&Type]) -> Result<Inferred, String> {
-        super::rank_is("operand 1 (positions)", x[1], 2)?;
-        if x[0].rank() < 3 {
-            return Err("operand 0 must be [requests, tokens, …, head width]".to_string());
-        }
-        same_dim("number of requests", x[0].dims[0], x[1].dims[0])?;
-        same_dim("number of tokens", x[0].dims[1], x[1].dims[1])?;
+        rows_at_positions(x)?;
         let width = x[0].dims[x[0].rank() - 1].as_fixed().unwrap_or(0);
         let dim = self.dim.unwrap_or(width);
         if dim > width || dim % 2 == 1 {
@@ -77,5 +93,18 @@ impl Operator for Rope {
         let width = &dims[dims.len() - 1..];
         let builder = RuleBuilder::new(&[&dims, &dims[..2]], &[&dims]).sizes(0, &x[0].dims);
         Some(builder.whole(width).linear(&[0]).build())
+    }
+}
+
+impl Operator for PositionScale {
+    fn infer(&self, x: &[&Type]) -> Result<Inferred, String> {
+        rows_at_positions(x)?;
+        Inferred::one(x[0].as_tensor())
+    }
+
+    fn rule(&self, x: &[&Type], _results: &[&Type]) -> Option<Rule> {
+        let dims = letters(x[0].rank());
+        let builder = RuleBuilder::new(&[&dims, &dims[..2]], &[&dims]).sizes(0, &x[0].dims);
+        Some(builder.linear(&[0]).build())
     }
 }
