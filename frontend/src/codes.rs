@@ -44,4 +44,7 @@ shardc_ir::codes! {
 
     /// A count exceeds 64 bits.
     OVERFLOW = "F401", User, "a parameter count does not fit in 64 bits";
+
+    /// The graph and the weight list disagree.
+    GRAPH = "X201", Internal, "building a model's graph met a weight, cache or layer that it did not declare";
 }

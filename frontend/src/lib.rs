@@ -6,6 +6,7 @@
 
 pub mod codes;
 pub mod config;
+pub mod graph;
 pub mod index;
 pub mod json;
 mod similar;

@@ -96,15 +96,26 @@ impl FuncBuilder {
     /// The operator does not fit its operands, or has not two results.
     pub fn two(&mut self, names: [&str; 2], op: Op, operands: &[Value]) -> Result<[Value; 2]> {
         let types = self.infer(names[0], &op, operands)?;
-        let results = names.iter().zip(types).map(|(n, ty)| (n.to_string(), ty, None)).collect();
-        let inst = self.func.add_inst(op, operands.to_vec(), results);
-        match self.func.insts[inst].results[..] {
+        let results = names.map(str::to_string).into_iter().zip(types).collect();
+        match self.emit_named(op, operands, results)[..] {
             [a, b] => Ok([a, b]),
             ref other => {
                 let message = format!("%{} is one of {} results, not 2", names[0], other.len());
                 Err(Box::new(Diagnostic::error(BAD_OPERANDS, message)))
             }
         }
+    }
+
+    /// Appends an operator with results of the given names and types.
+    pub fn emit_named(
+        &mut self,
+        op: Op,
+        operands: &[Value],
+        results: Vec<(String, Type)>,
+    ) -> Vec<Value> {
+        let results = results.into_iter().map(|(name, ty)| (name, ty, None)).collect();
+        let inst = self.func.add_inst(op, operands.to_vec(), results);
+        self.func.insts[inst].results.clone()
     }
 
     /// Appends an operator with the given result types.
@@ -115,9 +126,8 @@ impl FuncBuilder {
         operands: &[Value],
         types: Vec<Type>,
     ) -> Vec<Value> {
-        let results = types.into_iter().map(|ty| (name.to_string(), ty, None)).collect();
-        let inst = self.func.add_inst(op, operands.to_vec(), results);
-        self.func.insts[inst].results.clone()
+        let results = types.into_iter().map(|ty| (name.to_string(), ty)).collect();
+        self.emit_named(op, operands, results)
     }
 
     /// Appends an operator with one result.

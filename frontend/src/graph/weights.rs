@@ -1,0 +1,119 @@
+//! Which checkpoint tensors fill which parameter of `@main`, and how.
+
+use super::classes::Class;
+use super::params::{self, Param};
+use crate::spec::{Fusion, ModelSpec, Packing, Weight};
+
+/// Where the elements of one weight parameter of `@main` come from.
+///
+/// A parameter of `L` layers is `[L, inputs…, outputs…]`, of experts `[L, E, inputs…, outputs…]`,
+/// and outside layers without `L`. Each of `tensors` fills one layer's slice: take the output rows
+/// that [`rows`](WeightMap::rows) names of the tensor `[outputs, inputs]`, transpose to
+/// `[inputs, outputs]` and read the result as the slice's extents.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WeightMap {
+    /// Name of the parameter.
+    pub param: String,
+    /// Extents of one layer's slice.
+    pub dims: Vec<u64>,
+    /// Leading dimensions of the slice that are inputs of a projection, after the experts; 0 where
+    /// the tensor has the slice's own order (embeddings, norms, biases).
+    pub inputs: usize,
+    /// Tensor of each layer, in order; one entry outside layers. `{e}` numbers the expert.
+    pub tensors: Vec<String>,
+    /// Routed experts along the slice's first dimension. Where the tensor names hold no `{e}`, one
+    /// tensor holds all experts, outermost.
+    pub experts: Option<u64>,
+    /// Whether the tensor already holds inputs before outputs.
+    pub transposed: bool,
+    /// The outputs of the tensor that belong to the parameter; all where absent.
+    pub rows: Option<OutputRows>,
+}
+
+/// Outputs of a tensor: `run` neighbours at `first`, `first + stride`, …, `runs` times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputRows {
+    /// First output.
+    pub first: u64,
+    /// Outputs that follow one another.
+    pub run: u64,
+    /// Distance between the starts of runs.
+    pub stride: u64,
+    /// Number of runs.
+    pub runs: u64,
+}
+
+/// The map of every weight parameter of `@main`, in parameter order.
+pub fn weights(spec: &ModelSpec) -> Vec<WeightMap> {
+    let mut maps = outside(params::of_entry(spec), &spec.entry_weights());
+    for class in Class::of_model(spec) {
+        maps.extend(inside(spec, &class));
+    }
+    maps.extend(outside(params::of_exit(spec), &spec.exit_weights()));
+    maps
+}
+
+fn outside(params: Vec<Param>, weights: &[Weight]) -> Vec<WeightMap> {
+    let map = |p: &Param| {
+        let weight = weights.iter().find(|w| w.role == p.role)?;
+        Some(slice_map(p, p.name.clone(), vec![weight.tensor.clone()], weight.packing, weights))
+    };
+    params.iter().filter_map(map).collect()
+}
+
+fn inside(spec: &ModelSpec, class: &Class) -> Vec<WeightMap> {
+    let layers: Vec<Vec<Weight>> =
+        class.members.iter().map(|&l| spec.layer_weights(l, class.layer)).collect();
+    let map = |p: &Param| {
+        let of_layer =
+            |list: &Vec<Weight>| list.iter().find(|w| w.role == p.role).map(|w| w.tensor.clone());
+        let tensors: Option<Vec<String>> = layers.iter().map(of_layer).collect();
+        let first = layers.first()?;
+        let packing = first.iter().find(|w| w.role == p.role)?.packing;
+        Some(slice_map(p, format!("{}.{}", class.name, p.name), tensors?, packing, first))
+    };
+    class.params.iter().filter_map(map).collect()
+}
+
+fn slice_map(
+    param: &Param,
+    name: String,
+    tensors: Vec<String>,
+    packing: Packing,
+    weights: &[Weight],
+) -> WeightMap {
+    let (batch, split) = (usize::from(param.batch), usize::from(param.split));
+    WeightMap {
+        param: name,
+        dims: param.dims.clone(),
+        inputs: split - batch,
+        tensors,
+        experts: (batch > 0).then(|| param.dims[0]),
+        transposed: packing.transposed,
+        rows: param.rows.or_else(|| fused_rows(param, packing.fusion, weights)),
+    }
+}
+
+/// The outputs of a part in a tensor that it shares with other parts of its layer.
+fn fused_rows(param: &Param, fusion: Fusion, weights: &[Weight]) -> Option<OutputRows> {
+    let own = weights.iter().find(|w| w.role == param.role)?;
+    let together: Vec<&Weight> = weights.iter().filter(|w| w.tensor == own.tensor).collect();
+    let outputs = |w: &Weight| w.shape.first().copied().unwrap_or(0);
+    let before = |unit: &dyn Fn(&Weight) -> u64| -> u64 {
+        together.iter().take_while(|w| w.role != own.role).map(|w| unit(w)).sum()
+    };
+    let total = |unit: &dyn Fn(&Weight) -> u64| -> u64 { together.iter().map(|w| unit(w)).sum() };
+    let runs = match fusion {
+        Fusion::Own => return None,
+        Fusion::Concat => 1,
+        Fusion::Interleaved => outputs(own),
+        Fusion::PerKvHead | Fusion::PerHead => heads(param),
+    };
+    let unit = |w: &Weight| outputs(w) / runs.max(1);
+    Some(OutputRows { first: before(&unit), run: unit(own), stride: total(&unit), runs })
+}
+
+/// KV heads, which are the outermost outputs of a query, a key or a value.
+fn heads(param: &Param) -> u64 {
+    param.dims.get(usize::from(param.split)).copied().unwrap_or(1)
+}

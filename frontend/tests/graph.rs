@@ -1,0 +1,164 @@
+//! Graphs hold exactly the weights and caches of their models, and every operator fits.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops where a graph is wrong")]
+
+mod common;
+
+use common::{configs, models, read};
+use shardc_frontend::graph::{GraphOptions, build, weights};
+use shardc_frontend::spec::{Attention, DType, ModelSpec, Scales};
+use shardc_ir::graph::{Func, Module};
+use shardc_ir::layers::Interface;
+use shardc_ir::ops::{Inferred, Op};
+use shardc_ir::types::{Kind, Type};
+use std::path::Path;
+
+/// Every shipped model and every golden one.
+fn specs() -> Vec<(String, ModelSpec)> {
+    let spellings = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/spellings");
+    let all = models().into_iter().chain(configs(&spellings));
+    all.map(|(name, text)| (name, read(&text))).collect()
+}
+
+fn graph(spec: &ModelSpec, options: GraphOptions) -> Module {
+    build(spec, &options).unwrap_or_else(|e| panic!("{}: {e}", spec.name))
+}
+
+fn main_of(module: &Module) -> &Func {
+    &module.funcs[module.func("main").unwrap()]
+}
+
+fn params(func: &Func, kind: Kind) -> Vec<(&str, &Type)> {
+    let all = func.params.iter().map(|&v| (func.values[v].name.as_str(), func.ty(v)));
+    all.filter(|(_, ty)| ty.kind == kind).collect()
+}
+
+#[test]
+fn weights_are_the_models_parameters() {
+    for (name, spec) in specs() {
+        let module = graph(&spec, GraphOptions::default());
+        let bind = module.bind(&[]);
+        let buffers: u64 =
+            spec.weights().iter().filter(|w| !w.counted).filter_map(|w| w.elements()).sum();
+        let held: u64 =
+            params(main_of(&module), Kind::Weight).iter().map(|(_, ty)| ty.elements(&bind)).sum();
+        assert_eq!(held, spec.parameters().unwrap() + buffers, "{name}");
+    }
+}
+
+#[test]
+fn weights_take_the_models_bytes() {
+    for (name, spec) in specs() {
+        let module = graph(&spec, GraphOptions::default());
+        let bind = module.bind(&[]);
+        let held: u64 =
+            params(main_of(&module), Kind::Weight).iter().map(|(_, ty)| ty.bytes(&bind)).sum();
+        let weights = spec.weights();
+        let calibrated = weights
+            .iter()
+            .filter(|w| matches!(w.storage.scales, Scales::Tensor { input: true, .. }));
+        let aside = 4 * calibrated.count() as u64;
+        assert_eq!(held + aside, spec.weight_bytes().unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn caches_hold_the_models_bytes_per_token() {
+    for (name, spec) in specs() {
+        let options = GraphOptions { kv_dtype: Some(DType::F8E4M3), ..GraphOptions::default() };
+        let module = graph(&spec, options);
+        let one: Vec<(String, u64)> = module.syms.values().map(|s| (s.name.clone(), 1)).collect();
+        let one: Vec<(&str, u64)> = one.iter().map(|(n, v)| (n.as_str(), *v)).collect();
+        let bind = module.bind(&one);
+        let caches = params(main_of(&module), Kind::Cache);
+        let held = caches.iter().filter(|(name, _)| !name.contains("index."));
+        let held: u64 = held.map(|(_, ty)| ty.bytes(&bind)).sum();
+        assert_eq!(held, spec.kv_bytes_per_token(DType::F8E4M3), "{name}");
+    }
+}
+
+#[test]
+fn functions_are_the_layer_classes() {
+    for (name, spec) in specs() {
+        let module = graph(&spec, GraphOptions::default());
+        assert_eq!(module.funcs.len(), spec.layer_classes().len() + 1, "{name}");
+    }
+}
+
+/// Checks every instruction against inference and every `repeat` against its functions.
+fn check(name: &str, module: &Module) {
+    for func in module.funcs.values() {
+        for &inst in &func.body {
+            let data = &func.insts[inst];
+            let found = func.result_types(inst);
+            let at = format!("{name}: {} in @{}", data.op.info().name, func.name);
+            match (&data.op, data.op.infer(&func.operand_types(inst)).expect(&at)) {
+                (_, Inferred::Types(types)) => {
+                    assert_eq!(types.iter().collect::<Vec<_>>(), found, "{at}");
+                }
+                (Op::Repeat(repeat), _) => {
+                    let interface = Interface::of(module, repeat).expect(&at);
+                    let types = |slots: &[shardc_ir::layers::Slot]| -> Vec<Type> {
+                        slots.iter().map(|s| s.outer_type(module).unwrap()).collect()
+                    };
+                    let operands: Vec<Type> =
+                        func.operand_types(inst).into_iter().cloned().collect();
+                    assert_eq!(types(&interface.operands), operands, "{at}");
+                    assert_eq!(types(&interface.results).iter().collect::<Vec<_>>(), found, "{at}");
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn every_operator_fits_its_operands() {
+    for (name, spec) in specs() {
+        check(&name, &graph(&spec, GraphOptions::default()));
+        let narrow = GraphOptions {
+            all_logits: true,
+            kv_dtype: Some(DType::F8E4M3),
+            dtype: Some(DType::F32),
+        };
+        check(&name, &graph(&spec, narrow));
+    }
+}
+
+#[test]
+fn every_weight_has_its_tensors() {
+    for (name, spec) in specs() {
+        let module = graph(&spec, GraphOptions::default());
+        let found = params(main_of(&module), Kind::Weight);
+        let maps = weights(&spec);
+        let names = |it: &mut dyn Iterator<Item = &str>| it.map(str::to_string).collect::<Vec<_>>();
+        assert_eq!(
+            names(&mut maps.iter().map(|m| m.param.as_str())),
+            names(&mut found.iter().map(|p| p.0)),
+            "{name}"
+        );
+        for (map, (_, ty)) in maps.iter().zip(&found) {
+            let slices: u64 = map.dims.iter().product::<u64>() * map.tensors.len() as u64;
+            assert_eq!(slices, ty.elements(&module.bind(&[])), "{name}: {}", map.param);
+            assert!(map.tensors.iter().all(|t| !t.contains('?')), "{name}: {}", map.param);
+        }
+    }
+}
+
+#[test]
+fn windows_see_new_keys_beside_the_cache() {
+    for (name, spec) in specs() {
+        let module = graph(&spec, GraphOptions::default());
+        for func in module.funcs.values() {
+            for data in func.insts.values() {
+                let Op::Attention(a) = &data.op else { continue };
+                assert_eq!(a.fresh, a.window.is_some() || a.chunk.is_some(), "{name}");
+            }
+        }
+        let mla = spec.layers.iter().any(|l| matches!(l.attention, Attention::Mla(_)));
+        let latent = params(main_of(&module), Kind::Cache)
+            .iter()
+            .any(|(name, _)| name.ends_with("attn.latent_cache"));
+        assert_eq!(mla, latent, "{name}");
+    }
+}
