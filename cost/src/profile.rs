@@ -26,6 +26,8 @@ pub struct Profile {
     pub experts_8: ExpertFit,
     /// Experts on fp8 operands with block scales.
     pub experts_8_block: ExpertFit,
+    /// Experts on bf16 operands whose weights are stored in fewer than 8 bits.
+    pub experts_weight_only: ExpertFit,
     /// Attention over new tokens, 16-bit KV.
     pub prefill_16: PrefillFit,
     /// Attention over new tokens, 8-bit KV.
@@ -34,6 +36,10 @@ pub struct Profile {
     pub decode_16: DecodeFit,
     /// Attention of one token a request over an 8-bit KV cache.
     pub decode_8: DecodeFit,
+    /// Attention of one token a request over a 16-bit latent cache (MLA).
+    pub latent_16: DecodeFit,
+    /// Attention of one token a request over an 8-bit latent cache (MLA).
+    pub latent_8: DecodeFit,
     /// Norms, additions, activations, rotary embeddings, gathers.
     pub stream: StreamFit,
     /// Whether decode steps replay CUDA graphs, which makes the custom all-reduce fast.
@@ -97,8 +103,8 @@ pub struct PrefillFit {
     pub softmax_dim: f64,
 }
 
-/// `floor + (b² + u²)^½ + c`: b = KV bytes, u = `block_ns` for each wave of (request, KV head)
-/// blocks over the multiprocessors, c = FLOPs where they exceed what hides behind the bytes.
+/// `floor + max((b² + u²)^½, c)`: b = KV bytes, u = `block_ns` for each wave of (request, KV head)
+/// blocks over the multiprocessors, c = FLOPs of query heads in tiles of 64.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DecodeFit {
     /// Time of an empty call, ns, at a launch floor of [`REFERENCE_LAUNCH_NS`].
@@ -185,6 +191,14 @@ impl Profile {
                 tile: 170.0,
                 ..experts_16
             },
+            experts_weight_only: ExpertFit {
+                floor_ns: 76_000.0,
+                weights: 0.613,
+                rows: 0.173,
+                tile: 1.0,
+                imbalance: 0.84,
+                ..experts_16
+            },
             prefill_16: PrefillFit {
                 floor_ns: 13_040.0,
                 compute: 1.0,
@@ -208,6 +222,20 @@ impl Profile {
                 memory: 0.616,
                 block_ns: 3542.0,
                 compute: 0.657,
+            },
+            // Slopes of the MLA module rows: 0.377 ns a token of 1152 bytes (0.397 with 128 heads),
+            // 0.195 ns a token of 576 bytes (0.350 with 128 heads).
+            latent_16: DecodeFit {
+                floor_ns: 11_890.0,
+                memory: 0.912,
+                block_ns: 3516.0,
+                compute: 0.709,
+            },
+            latent_8: DecodeFit {
+                floor_ns: 13_790.0,
+                memory: 0.882,
+                block_ns: 3542.0,
+                compute: 0.805,
             },
             stream: StreamFit { floor_ns: 2000.0, memory: 0.806 },
             cuda_graphs: true,
@@ -258,7 +286,7 @@ mod tests {
         for fit in [p.gemm_16, p.gemm_8, p.gemm_8_block] {
             assert!(fit.compute <= 1.0 && fit.memory <= 1.0 && fit.wave <= 1.0);
         }
-        for fit in [p.experts_16, p.experts_8, p.experts_8_block] {
+        for fit in [p.experts_16, p.experts_8, p.experts_8_block, p.experts_weight_only] {
             assert!(fit.compute <= 1.0 && fit.weights <= 1.0 && fit.rows <= 1.0);
         }
     }

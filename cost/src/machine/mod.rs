@@ -88,11 +88,11 @@ pub enum Math {
 }
 
 impl FlopRates {
-    /// The unit that multiplies operands of `math`. A device without the unit widens them: fp4 to
-    /// fp8, fp8 and int8 to bf16.
+    /// The unit that multiplies operands of `math`. A device without a unit for fp4, fp8 or int8
+    /// widens them to bf16.
     pub fn unit(&self, math: Math) -> Math {
         match math {
-            Math::Fp4 if self.fp4.is_none() => self.unit(Math::Fp8),
+            Math::Fp4 if self.fp4.is_none() => Math::Bf16,
             Math::Fp8 if self.fp8.is_none() => Math::Bf16,
             Math::Int8 if self.int8.is_none() => Math::Bf16,
             _ => math,

@@ -125,7 +125,7 @@ pub const KEYS: &[Key] = &[
         "device.flops.fp4",
         Kind::Positive(MAX_RATE),
         Default::Absent,
-        "dense FLOP/s on fp4 operands; absent: computed at the fp8 rate",
+        "dense FLOP/s on fp4 operands; absent: computed at the bf16 rate",
     ),
     key(
         "device.memory.bytes_per_s",

@@ -1,7 +1,8 @@
 //! Attention: many new tokens (compute) and one token a request over a cache (bytes).
 
-use super::{OpCost, Pricer, Terms, sharp_max, soft_max};
+use super::{OpCost, Pricer, Terms, soft_max};
 use crate::machine::Math;
+use crate::profile::DecodeFit;
 
 /// Which earlier positions a position sees, itself included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -153,7 +154,7 @@ impl Pricer<'_> {
         if [d.requests, d.context, d.heads, d.kv_heads, d.qk_dim].contains(&0) {
             return OpCost::NOTHING;
         }
-        let fit = if d.kv_bits <= 8 { &self.profile.decode_8 } else { &self.profile.decode_16 };
+        let fit = self.decode_fit(d);
         let seen = d.span.reach(d.context) as f64;
         let blocks = d.requests as f64 * d.kv_heads as f64;
         let width = d.qk_dim as f64 + d.v_dim as f64;
@@ -167,9 +168,19 @@ impl Pricer<'_> {
         let compute = padded.max(flops) / (fit.compute * peak) * 1e9;
         let memory = self.memory(bytes, fit.memory);
         let launched = blocks * tiles / self.device.multiprocessors as f64 * fit.block_ns;
-        let total = floor + sharp_max(soft_max(memory, launched), compute);
+        let total = floor + soft_max(memory, launched).max(compute);
         let terms = Terms { floor, compute, memory: memory.max(launched), total };
         self.cost(terms, flops, bytes, peak)
+    }
+
+    fn decode_fit(&self, d: &Decode) -> &DecodeFit {
+        let latent = d.kv_elements < d.qk_dim.saturating_add(d.v_dim);
+        match (latent, d.kv_bits <= 8) {
+            (false, false) => &self.profile.decode_16,
+            (false, true) => &self.profile.decode_8,
+            (true, false) => &self.profile.latent_16,
+            (true, true) => &self.profile.latent_8,
+        }
     }
 }
 

@@ -75,10 +75,15 @@ impl Pricer<'_> {
     }
 
     fn expert_fit(&self, operands: Operands) -> &ExpertFit {
-        match self.device.flops.unit(operands.math) {
-            Math::F32 | Math::Tf32 | Math::Bf16 | Math::F16 => &self.profile.experts_16,
-            _ if operands.block_scaled => &self.profile.experts_8_block,
-            Math::Fp8 | Math::Int8 | Math::Fp4 => &self.profile.experts_8,
+        let wide = match self.device.flops.unit(operands.math) {
+            Math::F32 | Math::Tf32 | Math::Bf16 | Math::F16 => true,
+            Math::Fp8 | Math::Int8 | Math::Fp4 => false,
+        };
+        match (wide, operands.block_scaled) {
+            (true, _) if operands.rhs_bits < 8.0 => &self.profile.experts_weight_only,
+            (true, _) => &self.profile.experts_16,
+            (false, true) => &self.profile.experts_8_block,
+            (false, false) => &self.profile.experts_8,
         }
     }
 }
