@@ -7,7 +7,7 @@
 
 mod parse;
 
-pub use parse::{MAX_BYTES, MAX_DEPTH, MAX_VALUES, decode, parse};
+pub use parse::{Limits, MAX_DEPTH, decode, parse, parse_within};
 
 use shardc_ir::diag::Span;
 use std::collections::BTreeMap;

@@ -6,12 +6,25 @@ use shardc_ir::diag::{Code, Diagnostic, Result, Span};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// Largest text read, in bytes. Published configurations stay under 3 MB.
-pub const MAX_BYTES: usize = 16 << 20;
 /// Deepest nesting read. Published configurations nest to 6.
 pub const MAX_DEPTH: usize = 64;
-/// Most values read; bounds memory to about 100 MB.
-pub const MAX_VALUES: usize = 1_000_000;
+
+/// How much is read before giving up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest text, in bytes.
+    pub bytes: usize,
+    /// Most values.
+    pub values: usize,
+}
+
+impl Limits {
+    /// For `config.json`: published ones stay under 3 MB and 50,000 values. Bounds memory to about
+    /// 100 MB.
+    pub const CONFIG: Limits = Limits { bytes: 16 << 20, values: 1_000_000 };
+    /// For an index: one entry per tensor, of which a trillion-parameter model has some 200,000.
+    pub const INDEX: Limits = Limits { bytes: 256 << 20, values: 4_000_000 };
+}
 
 /// Bytes as text.
 ///
@@ -28,20 +41,28 @@ pub fn decode(bytes: &[u8]) -> Result<&str> {
     })
 }
 
+/// Reads a configuration's text.
+///
+/// # Errors
+/// As [`parse_within`].
+pub fn parse(text: &str) -> Result<Node> {
+    parse_within(text, Limits::CONFIG)
+}
+
 /// Reads a JSON text.
 ///
 /// # Errors
 /// `F001` where the text is no JSON, `F002` beyond the limits, `F004` on a duplicate key.
-pub fn parse(text: &str) -> Result<Node> {
-    if text.len() > MAX_BYTES {
-        let message = format!("the text has {} bytes; the limit is {MAX_BYTES}", text.len());
+pub fn parse_within(text: &str, limits: Limits) -> Result<Node> {
+    if text.len() > limits.bytes {
+        let message = format!("the text has {} bytes; the limit is {}", text.len(), limits.bytes);
         return Err(Box::new(
             Diagnostic::error(codes::TOO_LARGE, message)
                 .help("pass the model's config.json, not its weights or tokenizer"),
         ));
     }
     let start = if text.starts_with('\u{feff}') { 3 } else { 0 };
-    let mut parser = Parser { text, at: start, depth: 0, values: 0 };
+    let mut parser = Parser { text, at: start, depth: 0, values: 0, limits };
     parser.skip_space();
     if parser.peek().is_none() {
         return Err(Box::new(
@@ -62,13 +83,14 @@ struct Parser<'a> {
     at: usize,
     depth: usize,
     values: usize,
+    limits: Limits,
 }
 
 impl Parser<'_> {
     fn value(&mut self) -> Result<Node> {
         self.values += 1;
-        if self.values > MAX_VALUES {
-            return Err(self.limit(format!("more than {MAX_VALUES} values")));
+        if self.values > self.limits.values {
+            return Err(self.limit(format!("more than {} values", self.limits.values)));
         }
         self.skip_space();
         let start = self.at;
@@ -287,7 +309,7 @@ mod tests {
         }
         assert_eq!(code("{\"a\":1,\"a\":2}"), "F004");
         assert_eq!(code(&"[".repeat(5_000_000)), "F002");
-        assert_eq!(code(&format!("[{}1]", "1,".repeat(MAX_VALUES))), "F002");
+        assert_eq!(code(&format!("[{}1]", "1,".repeat(Limits::CONFIG.values))), "F002");
         assert_eq!(decode(b"{\"a\xff\": 1}").unwrap_err().code.id, "F005");
         assert_eq!(code("\u{feff}{}"), "ok");
     }

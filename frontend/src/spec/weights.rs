@@ -38,6 +38,11 @@ impl Weight {
         self.shape.iter().try_fold(self.copies, |n, &d| n.checked_mul(d))
     }
 
+    /// The tensor of expert `e`.
+    pub fn tensor_of(&self, e: u64) -> String {
+        self.tensor.replace("{e}", &e.to_string())
+    }
+
     /// Bytes of all copies with scales; `None` beyond 64 bits.
     pub fn bytes(&self) -> Option<u64> {
         let (rows, cols) = match self.shape[..] {

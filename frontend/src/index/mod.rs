@@ -1,1 +1,0 @@
-//! A checkpoint's `model.safetensors.index.json` against the model's weights.
