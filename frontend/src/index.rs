@@ -84,14 +84,7 @@ fn no_index(node: &Node) -> Box<Diagnostic> {
 
 /// Every tensor of the model, experts numbered.
 fn tensors(spec: &ModelSpec) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for weight in spec.weights() {
-        match weight.tensor.contains("{e}") {
-            true => names.extend((0..weight.copies).map(|e| weight.tensor_of(e))),
-            false => drop(names.insert(weight.tensor)),
-        }
-    }
-    names
+    spec.weights().iter().flat_map(|weight| weight.tensors()).collect()
 }
 
 /// The model's own name of a tensor: prefixes of multimodal checkpoints and suffixes of

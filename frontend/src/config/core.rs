@@ -18,8 +18,19 @@ pub(crate) struct Style {
     pub(crate) width: &'static str,
     /// Key of the activation, and its value where absent.
     pub(crate) act: (&'static str, &'static str),
+    /// Keys of the sizes.
+    pub(crate) keys: SizeKeys,
     /// Tensor names.
     pub(crate) names: Names,
+}
+
+/// Keys of the sizes that every model has.
+#[derive(Clone, Copy)]
+pub(crate) struct SizeKeys {
+    pub(crate) hidden: &'static str,
+    pub(crate) layers: &'static str,
+    pub(crate) heads: &'static str,
+    pub(crate) kv_heads: &'static str,
 }
 
 impl Style {
@@ -30,6 +41,12 @@ impl Style {
         eps: 1e-6,
         width: "intermediate_size",
         act: ("hidden_act", "silu"),
+        keys: SizeKeys {
+            hidden: "hidden_size",
+            layers: "num_hidden_layers",
+            heads: "num_attention_heads",
+            kv_heads: "num_key_value_heads",
+        },
         names: Names::LLAMA,
     };
 }
@@ -47,27 +64,32 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Reads the usual spellings of the shared keys.
+    /// Reads the shared keys; without a key for them, KV heads are as many as heads.
     pub(crate) fn read(cx: &Cx, style: Style) -> Result<Self> {
-        let hidden = cx.dim("hidden_size")?;
-        let heads = cx.dim("num_attention_heads")?;
-        let kv_heads = match cx.opt_dim("num_key_value_heads")? {
-            Some(n) => n,
-            None => heads,
-        };
-        check_heads(cx, heads, kv_heads, ["num_attention_heads", "num_key_value_heads"])?;
+        let keys = style.keys;
+        let heads = cx.dim(keys.heads)?;
+        let kv_heads = cx.dim_or(keys.kv_heads, heads)?;
+        check_heads(cx, heads, kv_heads, [keys.heads, keys.kv_heads])?;
         let head_dim = match cx.opt_dim("head_dim")? {
             Some(n) => n,
-            None => derived_head_dim(cx, hidden, heads, ["hidden_size", "num_attention_heads"])?,
+            None => derived_head_dim(cx, cx.dim(keys.hidden)?, heads, [keys.hidden, keys.heads])?,
         };
+        Ok(Core { kv_heads, head_dim, ..Core::latent(cx, style)? })
+    }
+
+    /// Reads the shared keys of a model with latent attention, where `num_key_value_heads` and
+    /// `head_dim` mean nothing.
+    pub(crate) fn latent(cx: &Cx, style: Style) -> Result<Self> {
+        let keys = style.keys;
+        let heads = cx.dim(keys.heads)?;
         Ok(Core {
-            hidden,
-            layers: layer_count(cx, "num_hidden_layers")?,
+            hidden: cx.dim(keys.hidden)?,
+            layers: layer_count(cx, keys.layers)?,
             vocab: cx.dim("vocab_size")?,
             heads,
-            kv_heads,
-            head_dim,
-            eps: eps(cx, &style)?,
+            kv_heads: heads,
+            head_dim: 1,
+            eps: cx.positive_or(style.eps_keys, style.eps)?,
             style,
         })
     }
@@ -75,6 +97,11 @@ impl Core {
     /// The model's RMS norm.
     pub(crate) fn rms(&self) -> Norm {
         Norm::rms(self.eps)
+    }
+
+    /// A layer norm with the model's epsilon.
+    pub(crate) fn layer_norm(&self, bias: bool) -> Norm {
+        Norm::layer(self.eps, bias)
     }
 
     /// Plain causal attention of the model's heads.
@@ -131,11 +158,6 @@ pub(crate) fn layer_count(cx: &Fields, key: &'static str) -> Result<usize> {
 pub(crate) fn max_positions(cx: &Fields) -> Result<Option<u64>> {
     let keys = ["max_position_embeddings", "max_sequence_length", "max_seq_len", "n_positions"];
     cx.opt_whole(keys, 1, MAX_POSITIONS)
-}
-
-/// The norm's epsilon.
-pub(crate) fn eps(cx: &Fields, style: &Style) -> Result<f64> {
-    cx.positive_or(style.eps_keys, style.eps)
 }
 
 /// Whether embeddings are tied: the text model's key, else the file's, else the class's.

@@ -65,9 +65,9 @@ pub(crate) fn check_length(
     ))
 }
 
-/// The window named by `sliding_window`, if any.
+/// The window named by `sliding_window`, if any; 0 means none.
 pub(crate) fn window(cx: &Fields) -> Result<Option<u64>> {
-    cx.opt_whole("sliding_window", 1, MAX_POSITIONS)
+    Ok(cx.opt_whole("sliding_window", 0, MAX_POSITIONS)?.filter(|window| *window > 0))
 }
 
 /// A mask per layer: from `layer_types` where given, else sliding where `sliding(layer)` says so.

@@ -1,7 +1,11 @@
 //! The keys that mixture-of-experts families share.
 
+use super::Cx;
 use super::fields::Fields;
-use shardc_ir::diag::Result;
+use super::layers;
+use crate::codes;
+use crate::spec::{Mlp, Shared};
+use shardc_ir::diag::{Diagnostic, Result};
 
 /// Spellings of the number of routed experts.
 pub(crate) const EXPERTS: [&str; 4] =
@@ -20,6 +24,47 @@ pub(crate) fn sizes(cx: &Fields) -> Result<(u64, u64)> {
     let (experts, top_k) = (read(EXPERTS)?, read(TOP_K)?);
     check_top_k(cx, experts, top_k)?;
     Ok((experts, top_k))
+}
+
+/// Which layers route: `mlp_layer_types` where given, else as `rule` says.
+pub(crate) fn routed_layers(
+    cx: &Cx,
+    layers: usize,
+    rule: impl Fn(&Cx) -> Result<Vec<bool>>,
+) -> Result<Vec<bool>> {
+    let Some(types) = cx.texts("mlp_layer_types")? else { return rule(cx) };
+    layers::check_length(cx, "mlp_layer_types", types.len(), layers)?;
+    let routes =
+        |(l, kind): (usize, &str)| {
+            match kind {
+        "sparse" => Ok(true),
+        "dense" => Ok(false),
+        other => Err(Box::new(cx.point(
+            Diagnostic::error(
+                codes::UNSUPPORTED_BLOCK,
+                format!("layer {l} has a `{other}` feed-forward block, which has no operator here"),
+            )
+            .help("supported: dense, sparse"),
+            &["mlp_layer_types"],
+        ))),
+    }
+        };
+    types.into_iter().enumerate().map(routes).collect()
+}
+
+/// How many shared experts there are; the key must be there, and may be null.
+pub(crate) fn shared_count(cx: &Fields) -> Result<u64> {
+    let keys = ["n_shared_experts", "num_shared_experts"];
+    if cx.require(keys[1]).is_err() {
+        cx.require(keys[0])?;
+    }
+    cx.whole_or(keys, 0, 0, MAX_EXPERTS)
+}
+
+/// `count` shared experts as one network; none where there are none.
+pub(crate) fn shared(expert: Mlp, count: u64) -> Option<Shared> {
+    let width = expert.width.saturating_mul(count);
+    (count > 0).then_some(Shared { mlp: Mlp { width, ..expert }, gate: false })
 }
 
 /// A token cannot have more experts than there are.

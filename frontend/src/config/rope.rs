@@ -9,7 +9,7 @@ use crate::spec::{Rope, RopeScaling};
 use shardc_ir::diag::Result;
 
 /// Keys of the share of a head that rotates.
-const PARTIAL: [&str; 3] = ["partial_rotary_factor", "rotary_pct", "rotary_percent"];
+const PARTIAL: [&str; 3] = ["partial_rotary_factor", "rotary_pct", "rope_pct"];
 
 /// What a family's configuration class takes for absent keys.
 #[derive(Clone, Copy)]
@@ -71,15 +71,22 @@ fn parameters<'a>(cx: &Cx<'a>, layer_type: &'static str) -> Result<Option<Fields
 
 /// How many elements of a head rotate.
 fn rotated(cx: &Cx, inner: Option<&Fields>, head_dim: u64, default: f64) -> Result<u64> {
+    if let Some(dim) = cx.opt_dim("rotary_dim")? {
+        return even(cx, dim, head_dim, dim as f64 / head_dim as f64);
+    }
     let within = inner.map(|p| p.positive("partial_rotary_factor")).transpose()?.flatten();
     let share = match within {
         Some(share) => share,
         None => cx.positive_or(PARTIAL, default)?,
     };
-    let dim = (head_dim as f64 * share) as u64;
-    if share > 1.0 || dim == 0 || !dim.is_multiple_of(2) {
+    even(cx, (head_dim as f64 * share) as u64, head_dim, share)
+}
+
+/// RoPE turns pairs within a head.
+fn even(cx: &Cx, dim: u64, head_dim: u64, share: f64) -> Result<u64> {
+    if dim > head_dim || dim == 0 || !dim.is_multiple_of(2) {
         return Err(cx.conflict(
-            &["partial_rotary_factor", "rotary_pct", "head_dim", "hidden_size"],
+            &["partial_rotary_factor", "rotary_pct", "rotary_dim", "head_dim", "hidden_size"],
             format!("{share} of a head of {head_dim} elements rotates: {dim} is not a positive even number"),
             "RoPE turns pairs; choose a head width and a share whose product is even",
         ));

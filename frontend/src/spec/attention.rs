@@ -11,6 +11,18 @@ pub enum Attention {
     Mla(Mla),
 }
 
+impl From<Gqa> for Attention {
+    fn from(gqa: Gqa) -> Self {
+        Attention::Gqa(gqa)
+    }
+}
+
+impl From<Mla> for Attention {
+    fn from(mla: Mla) -> Self {
+        Attention::Mla(mla)
+    }
+}
+
 /// Grouped-query attention; multi-head where `kv_heads == heads`, multi-query where it is 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gqa {
@@ -45,6 +57,11 @@ pub struct Gqa {
 }
 
 impl Gqa {
+    /// The same attention with another mask.
+    pub fn masked(&self, mask: Mask) -> Self {
+        Gqa { mask, ..self.clone() }
+    }
+
     /// Plain causal attention with scale `1/√head_dim`.
     pub fn new(heads: u64, kv_heads: u64, head_dim: u64, rope: Option<Rope>) -> Self {
         Gqa {
@@ -99,7 +116,10 @@ pub struct Mla {
     pub indexer: Option<Indexer>,
 }
 
-/// Picks the keys that sparse attention looks at.
+/// Picks the keys that sparse attention looks at: the best by
+/// `Σ_h w_h · relu(q_h · k)`, with `w` a projection of the hidden state, `q` one of the query
+/// latent and `k` a normed projection of the hidden state; the rotary part of `q` and `k` turns in
+/// halves, with the layer's frequencies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Indexer {
     /// Heads of the indexer.
@@ -195,9 +215,11 @@ impl Mask {
     }
 }
 
-/// `1 + scale · ln(⌊(position + 1) / floor⌋ + 1)` on queries.
+/// `1 + scale · ln(⌊(position + shift) / floor⌋ + 1)` on queries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Temperature {
+    /// Where positions are counted from: 1 in Llama 4, 0 in Ministral 3.
+    pub shift: u64,
     /// Positions per step.
     pub floor: f64,
     /// Growth per step.

@@ -9,6 +9,18 @@ pub enum Ffn {
     Moe(Moe),
 }
 
+impl From<Mlp> for Ffn {
+    fn from(mlp: Mlp) -> Self {
+        Ffn::Dense(mlp)
+    }
+}
+
+impl From<Moe> for Ffn {
+    fn from(moe: Moe) -> Self {
+        Ffn::Moe(moe)
+    }
+}
+
 /// One feed-forward network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mlp {

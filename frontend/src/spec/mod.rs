@@ -93,6 +93,13 @@ pub struct LayerSpec {
     pub residual_scale: Option<f64>,
 }
 
+impl LayerSpec {
+    /// A layer whose branches join the residual stream as they are.
+    pub fn new(attention: impl Into<Attention>, ffn: impl Into<Ffn>, block: Block) -> Self {
+        LayerSpec { attention: attention.into(), ffn: ffn.into(), block, residual_scale: None }
+    }
+}
+
 /// Where norms stand and how branches join the residual stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Block {

@@ -11,7 +11,7 @@ pub struct Role {
     pub bias: bool,
 }
 
-/// One weight, or one weight per routed expert.
+/// One weight, or one per routed expert (or head) in tensors of their own or in one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weight {
     /// What it is.
@@ -20,9 +20,9 @@ pub struct Weight {
     pub layer: Option<usize>,
     /// `[outputs, inputs]` of a projection, `[rows, hidden]` of an embedding, `[n]` of a vector.
     pub shape: Vec<u64>,
-    /// Routed experts that each hold one; 1 elsewhere.
+    /// Routed experts (or heads) that each hold one; 1 elsewhere.
     pub copies: u64,
-    /// Tensor in a checkpoint; `{e}` numbers the expert.
+    /// Tensor in a checkpoint; `{e}` numbers the expert, `{h}` the head.
     pub tensor: String,
     /// How it lies in that tensor.
     pub packing: Packing,
@@ -38,9 +38,12 @@ impl Weight {
         self.shape.iter().try_fold(self.copies, |n, &d| n.checked_mul(d))
     }
 
-    /// The tensor of expert `e`.
-    pub fn tensor_of(&self, e: u64) -> String {
-        self.tensor.replace("{e}", &e.to_string())
+    /// The tensors that hold the copies: one per copy, or one for all.
+    pub fn tensors(&self) -> Vec<String> {
+        let Some(hole) = ["{e}", "{h}"].into_iter().find(|hole| self.tensor.contains(hole)) else {
+            return vec![self.tensor.clone()];
+        };
+        (0..self.copies).map(|n| self.tensor.replace(hole, &n.to_string())).collect()
     }
 
     /// Bytes of all copies with scales; `None` beyond 64 bits.
@@ -183,12 +186,26 @@ impl<'a> Lister<'a> {
         self.linear(Part::Value, v, hidden, a.bias.v);
         self.linear(Part::Output, hidden, a.heads.saturating_mul(a.v_head_dim), a.bias.o);
         if let Some(QkNorm { norm, span, .. }) = a.qk_norm {
-            let width = |whole: u64| if span == QkNormSpan::Head { a.head_dim } else { whole };
-            self.norm(Part::QueryNorm, Some(norm), width(q));
-            self.norm(Part::KeyNorm, Some(norm), width(k));
+            self.qk_norm(Part::QueryNorm, norm, span, (a.heads, a.head_dim));
+            self.qk_norm(Part::KeyNorm, norm, span, (a.kv_heads, a.head_dim));
         }
         if a.sinks {
             self.add(Part::Sinks, &[a.heads]);
+        }
+    }
+
+    fn qk_norm(&mut self, part: Part, norm: Norm, span: QkNormSpan, (heads, dim): (u64, u64)) {
+        let numbered = self.model.names.tensor(part, false, None).contains("{h}");
+        match span {
+            QkNormSpan::Head => self.norm(part, Some(norm), dim),
+            QkNormSpan::EachHead if numbered => {
+                self.copies = heads;
+                self.norm(part, Some(norm), dim);
+                self.copies = 1;
+            }
+            QkNormSpan::EachHead | QkNormSpan::Whole => {
+                self.norm(part, Some(norm), heads.saturating_mul(dim));
+            }
         }
     }
 

@@ -1,11 +1,13 @@
-//! DeepSeek V2 and V3 (V3.1, R1, Kimi K2): latent attention, dense layers first, then experts.
+//! DeepSeek V2, V3 and V3.2 (V3.1, R1, Kimi K2, GLM 4.7 Flash, GLM 5): latent attention, dense
+//! layers first, then experts.
 
 use super::prelude::*;
-use crate::config::fields::MAX_LAYERS;
+use crate::config::MAX_LAYERS;
+use shardc_ir::diag::Diagnostic;
 
 /// DeepSeek V2: softmax scores; a group is as good as its best expert.
 pub(in crate::config) fn v2(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style::LLAMA)?;
+    let core = Core::latent(cx, Style::LLAMA)?;
     let limited = match cx.text("topk_method")?.unwrap_or("greedy") {
         "greedy" => false,
         "group_limited_greedy" => true,
@@ -16,22 +18,50 @@ pub(in crate::config) fn v2(cx: &Cx) -> Result<ModelSpec> {
         scale: cx.positive_or("routed_scaling_factor", 1.0)?,
         ..Router::new(scoring(cx, "softmax")?, cx.flag_or("norm_topk_prob", false)?)
     };
-    model(cx, &core, router, mla(cx, &core)?)
+    model(cx, &core, router, |_| mla(cx, &core))
 }
 
 /// DeepSeek V3: sigmoid scores with a correction bias; a group is as good as its best two experts.
 pub(in crate::config) fn v3(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style::LLAMA)?;
-    cx.require("n_group")?;
-    let router = router_v3(cx)?;
-    model(cx, &core, router, mla(cx, &core)?)
+    let core = Core::latent(cx, Style::LLAMA)?;
+    model(cx, &core, router(cx)?, |_| mla(cx, &core))
 }
 
-/// The router of DeepSeek V3.
-pub(super) fn router_v3(cx: &Cx) -> Result<Router> {
+/// DeepSeek V3.2: V3 with an indexer that picks the keys each query looks at.
+pub(in crate::config) fn v32(cx: &Cx) -> Result<ModelSpec> {
+    let core = Core::latent(cx, Style::LLAMA)?;
+    let indexer = Indexer {
+        heads: cx.dim("index_n_heads")?,
+        head_dim: cx.dim("index_head_dim")?,
+        top_k: cx.dim("index_topk")?,
+        key_norm: Norm::layer(1e-6, true),
+    };
+    if cx.has(["index_topk_pattern", "index_topk_freq"]) {
+        let freq = cx.dim_or("index_topk_freq", 1)?;
+        if freq != 1 || cx.has("index_topk_pattern") {
+            return Err(cx.unsupported(
+                "index_topk_freq",
+                "some layers reuse the keys that an earlier layer's indexer picked",
+                "only models in which every layer has an indexer are supported",
+            ));
+        }
+    }
+    model(cx, &core, router(cx)?, |_| Ok(Mla { indexer: Some(indexer), ..mla(cx, &core)? }))
+}
+
+/// Youtu: latent attention, dense blocks only.
+pub(in crate::config) fn youtu(cx: &Cx) -> Result<ModelSpec> {
+    let core = Core::latent(cx, Style { tied: true, ..Style::LLAMA })?;
+    let mlp = core.mlp(cx)?;
+    core.model(cx, |_| Ok(LayerSpec::new(mla(cx, &core)?, mlp, Block::pre(core.rms()))))
+}
+
+/// The router of DeepSeek V3 and its kin.
+pub(super) fn router(cx: &Cx) -> Result<Router> {
     if let Some(other) = cx.text("topk_method")?.filter(|m| *m != "noaux_tc") {
         return Err(unknown_method(cx, other));
     }
+    cx.require("n_group")?;
     Ok(Router {
         groups: groups(cx, GroupScore::Top2Sum)?,
         scale: cx.positive_or("routed_scaling_factor", 1.0)?,
@@ -41,7 +71,7 @@ pub(super) fn router_v3(cx: &Cx) -> Result<Router> {
 }
 
 /// Latent attention.
-pub(super) fn mla(cx: &Cx, core: &Core) -> Result<Mla> {
+fn mla(cx: &Cx, core: &Core) -> Result<Mla> {
     let (nope_dim, rope_dim) = (cx.dim("qk_nope_head_dim")?, cx.dim("qk_rope_head_dim")?);
     let scale = inverse_sqrt(nope_dim.saturating_add(rope_dim)) * rope::softmax_growth(cx)?;
     let rope = rope::read(cx, rope_dim, rope::Defaults::LLAMA)?;
@@ -61,29 +91,37 @@ pub(super) fn mla(cx: &Cx, core: &Core) -> Result<Mla> {
     })
 }
 
-/// Dense layers up to `first_k_dense_replace`, then every `moe_layer_freq`-th routes.
-fn model(cx: &Cx, core: &Core, router: Router, mla: Mla) -> Result<ModelSpec> {
-    cx.require("n_shared_experts")?;
-    cx.require("first_k_dense_replace")?;
+fn model(
+    cx: &Cx,
+    core: &Core,
+    router: Router,
+    attention: impl Fn(usize) -> Result<Mla>,
+) -> Result<ModelSpec> {
     let moe = experts(cx, core, router)?;
+    let sparse = moe::routed_layers(cx, core.layers, |cx| dense_first(cx, core.layers))?;
+    warn_of_prediction_layers(cx)?;
+    core.model(cx, |l| {
+        let ffn = if sparse[l] { Ffn::Moe(moe) } else { Ffn::Dense(core.mlp(cx)?) };
+        Ok(LayerSpec::new(attention(l)?, ffn, Block::pre(core.rms())))
+    })
+}
+
+/// Dense layers up to `first_k_dense_replace`, then every `moe_layer_freq`-th routes.
+pub(super) fn dense_first(cx: &Cx, layers: usize) -> Result<Vec<bool>> {
+    cx.require("first_k_dense_replace")?;
     let first = cx.whole_or("first_k_dense_replace", 0, 0, MAX_LAYERS)?;
     let step = cx.dim_or("moe_layer_freq", 1)?;
-    if cx.opt_whole("num_nextn_predict_layers", 0, MAX_LAYERS)?.is_some_and(|n| n > 0) {
-        cx.warn(
-            crate::codes::IGNORED,
-            "num_nextn_predict_layers",
-            "the multi-token-prediction layer is left out",
-        );
+    Ok((0..layers as u64).map(|l| l >= first && l.is_multiple_of(step)).collect())
+}
+
+/// Says that multi-token-prediction layers are left out.
+pub(super) fn warn_of_prediction_layers(cx: &Cx) -> Result<()> {
+    let key = "num_nextn_predict_layers";
+    if cx.opt_whole(key, 0, MAX_LAYERS)?.is_some_and(|n| n > 0) {
+        let message = "multi-token-prediction layers are left out";
+        cx.warn(crate::codes::IGNORED, key, message);
     }
-    core.model(cx, |l| {
-        let sparse = l as u64 >= first && (l as u64).is_multiple_of(step);
-        Ok(LayerSpec {
-            attention: Attention::Mla(mla.clone()),
-            ffn: if sparse { Ffn::Moe(moe) } else { Ffn::Dense(core.mlp(cx)?) },
-            block: Block::pre(core.rms()),
-            residual_scale: None,
-        })
-    })
+    Ok(())
 }
 
 /// Routed experts of `moe_intermediate_size`, and `n_shared_experts` of the same width as one.
@@ -93,18 +131,12 @@ pub(super) fn experts(cx: &Cx, core: &Core, router: Router) -> Result<Moe> {
         moe::check_groups(cx, (experts, top_k), (limit.groups, limit.keep))?;
     }
     let expert = core.mlp_of(cx, cx.dim("moe_intermediate_size")?)?;
-    let shared = match cx.opt_whole("n_shared_experts", 0, 1 << 16)? {
-        None | Some(0) => None,
-        Some(n) => {
-            let width = expert.width.saturating_mul(n);
-            Some(Shared { mlp: Mlp { width, ..expert }, gate: false })
-        }
-    };
-    Ok(Moe { experts, top_k, expert, router, shared })
+    let shared = moe::shared_count(cx)?;
+    Ok(Moe { experts, top_k, expert, router, shared: moe::shared(expert, shared) })
 }
 
 /// The limit to groups; none where there is one group.
-pub(super) fn groups(cx: &Cx, score: GroupScore) -> Result<Option<GroupLimit>> {
+fn groups(cx: &Cx, score: GroupScore) -> Result<Option<GroupLimit>> {
     let (groups, keep) = (cx.dim_or("n_group", 1)?, cx.dim_or("topk_group", 1)?);
     Ok((groups > 1).then_some(GroupLimit { groups, keep, score }))
 }
@@ -121,7 +153,7 @@ fn scoring(cx: &Cx, default: &str) -> Result<Scoring> {
     }
 }
 
-fn unknown_method(cx: &Cx, method: &str) -> Box<shardc_ir::diag::Diagnostic> {
+fn unknown_method(cx: &Cx, method: &str) -> Box<Diagnostic> {
     cx.unsupported(
         "topk_method",
         format!("the choice of experts {method:?} is not supported"),

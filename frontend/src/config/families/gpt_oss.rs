@@ -27,13 +27,6 @@ pub(in crate::config) fn gpt_oss(cx: &Cx) -> Result<ModelSpec> {
         router: Router { bias: true, ..Router::new(Scoring::SoftmaxOfTopK, false) },
         shared: None,
     };
-    core.model(cx, |l| {
-        let gqa = Gqa { mask: masks[l], bias, sinks: true, ..core.gqa(Some(rope.clone())) };
-        Ok(LayerSpec {
-            attention: Attention::Gqa(gqa),
-            ffn: Ffn::Moe(moe),
-            block: Block::pre(core.rms()),
-            residual_scale: None,
-        })
-    })
+    let gqa = Gqa { bias, sinks: true, ..core.gqa(Some(rope)) };
+    core.model(cx, |l| Ok(LayerSpec::new(gqa.masked(masks[l]), moe, Block::pre(core.rms()))))
 }

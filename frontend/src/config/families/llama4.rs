@@ -24,12 +24,8 @@ pub(in crate::config) fn llama4(cx: &Cx) -> Result<ModelSpec> {
     let dense = core.mlp_of(cx, cx.dim("intermediate_size_mlp")?)?;
     let routes = moe_layers(cx, core.layers)?;
     core.model(cx, |l| {
-        Ok(LayerSpec {
-            attention: Attention::Gqa(attention[l].clone()),
-            ffn: if routes[l] { Ffn::Moe(moe) } else { Ffn::Dense(dense) },
-            block: Block::pre(core.rms()),
-            residual_scale: None,
-        })
+        let ffn = if routes[l] { Ffn::Moe(moe) } else { Ffn::Dense(dense) };
+        Ok(LayerSpec::new(attention[l].clone(), ffn, Block::pre(core.rms())))
     })
 }
 
@@ -43,6 +39,7 @@ fn attention(cx: &Cx, core: &Core) -> Result<Vec<Gqa>> {
     let norm = QkNorm { after_rope: true, ..QkNorm::per_head(core.rms().bare()) };
     let tuned = cx.flag_or("attn_temperature_tuning", true)?;
     let temperature = Temperature {
+        shift: 1,
         floor: cx.positive_or("floor_scale", 8192.0)?,
         scale: cx.positive_or("attn_scale", 0.1)?,
     };

@@ -1,4 +1,4 @@
-//! Mistral and Mixtral.
+//! Mistral, Ministral and Mixtral.
 
 use super::prelude::*;
 
@@ -6,16 +6,18 @@ use super::prelude::*;
 pub(in crate::config) fn mistral(cx: &Cx) -> Result<ModelSpec> {
     let core = Core::read(cx, Style::LLAMA)?;
     let rope = rope::read(cx, core.head_dim, rope::Defaults::LLAMA)?;
+    let gqa = Gqa { temperature: temperature(cx)?, ..core.gqa(Some(rope)) };
     let masks = window_everywhere(cx, core.layers)?;
     let mlp = core.mlp(cx)?;
-    core.model(cx, |l| {
-        Ok(LayerSpec {
-            attention: Attention::Gqa(Gqa { mask: masks[l], ..core.gqa(Some(rope.clone())) }),
-            ffn: Ffn::Dense(mlp),
-            block: Block::pre(core.rms()),
-            residual_scale: None,
-        })
-    })
+    core.model(cx, |l| Ok(LayerSpec::new(gqa.masked(masks[l]), mlp, Block::pre(core.rms()))))
+}
+
+/// Ministral 3's growing queries, announced by `llama_4_scaling_beta`.
+fn temperature(cx: &Cx) -> Result<Option<Temperature>> {
+    let Some(p) = cx.object(["rope_parameters", "rope_scaling"])? else { return Ok(None) };
+    let Some(scale) = p.positive("llama_4_scaling_beta")? else { return Ok(None) };
+    let floor = p.positive_or("original_max_position_embeddings", 16_384.0)?;
+    Ok(Some(Temperature { shift: 0, floor, scale }))
 }
 
 /// Mixtral's tensor names.
@@ -24,24 +26,18 @@ pub(super) const MIXTRAL: Names = Names::llama_with(&[&[
     own(Part::ExpertGate, "block_sparse_moe.experts.{e}.w1.*"),
     own(Part::ExpertUp, "block_sparse_moe.experts.{e}.w3.*"),
     own(Part::ExpertDown, "block_sparse_moe.experts.{e}.w2.*"),
+    own(Part::RouterCorrection, "block_sparse_moe.e_score_correction_bias"),
 ]]);
 
 /// Mixtral: every layer routes, weights are renormalised.
 pub(in crate::config) fn mixtral(cx: &Cx) -> Result<ModelSpec> {
     let core = Core::read(cx, Style { eps: 1e-5, names: MIXTRAL, ..Style::LLAMA })?;
-    let rope = rope::read(cx, core.head_dim, rope::Defaults::theta(1e6))?;
+    let gqa = core.gqa(Some(rope::read(cx, core.head_dim, rope::Defaults::theta(1e6))?));
     let masks = window_everywhere(cx, core.layers)?;
     let (experts, top_k) = moe::sizes(cx)?;
     let router = Router::new(Scoring::Softmax, true);
     let moe = Moe { experts, top_k, expert: core.mlp(cx)?, router, shared: None };
-    core.model(cx, |l| {
-        Ok(LayerSpec {
-            attention: Attention::Gqa(Gqa { mask: masks[l], ..core.gqa(Some(rope.clone())) }),
-            ffn: Ffn::Moe(moe),
-            block: Block::pre(core.rms()),
-            residual_scale: None,
-        })
-    })
+    core.model(cx, |l| Ok(LayerSpec::new(gqa.masked(masks[l]), moe, Block::pre(core.rms()))))
 }
 
 /// A window in all layers where `sliding_window` is set; `layer_types` wins.

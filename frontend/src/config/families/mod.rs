@@ -1,10 +1,22 @@
 //! One file per family, or per group of kin.
 
+pub(super) mod cohere;
+pub(super) mod dbrx;
 pub(super) mod deepseek;
+pub(super) mod ernie;
+pub(super) mod exaone;
+pub(super) mod falcon;
+pub(super) mod gemma;
+pub(super) mod glm;
 pub(super) mod gpt_oss;
+pub(super) mod granite;
+pub(super) mod hunyuan;
+pub(super) mod layernorm;
 pub(super) mod llama;
 pub(super) mod llama4;
+pub(super) mod minimax;
 pub(super) mod mistral;
+pub(super) mod olmo;
 pub(super) mod phi;
 pub(super) mod qwen;
 

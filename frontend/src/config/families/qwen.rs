@@ -1,4 +1,4 @@
-//! Qwen 1.5 to 3, dense and mixture of experts.
+//! Qwen 1 to 3, dense and mixture of experts.
 
 use super::prelude::*;
 
@@ -8,7 +8,67 @@ pub(in crate::config) fn qwen2(cx: &Cx) -> Result<ModelSpec> {
     let attention = Gqa { bias: Biases::qkv(true), ..attention(cx, &core)? };
     let masks = masks(cx, core.layers)?;
     let mlp = core.mlp(cx)?;
-    core.model(cx, |l| Ok(layer(&core, &attention, masks[l], Ffn::Dense(mlp))))
+    core.model(cx, |l| Ok(layer(&core, &attention, masks[l], mlp)))
+}
+
+/// Qwen 1.5 MoE and 2 MoE: a shared expert with a learned gate.
+pub(in crate::config) fn qwen2_moe(cx: &Cx) -> Result<ModelSpec> {
+    let core = Core::read(cx, Style { names: SHARED, ..Style::LLAMA })?;
+    let bias = Biases::qkv(cx.flag_or("qkv_bias", true)?);
+    let attention = Gqa { bias, ..attention(cx, &core)? };
+    let (experts, top_k) = moe::sizes(cx)?;
+    let shared = core.mlp_of(cx, cx.dim("shared_expert_intermediate_size")?)?;
+    let moe = Moe {
+        experts,
+        top_k,
+        expert: core.mlp_of(cx, cx.dim("moe_intermediate_size")?)?,
+        router: Router::new(Scoring::Softmax, cx.flag_or("norm_topk_prob", false)?),
+        shared: Some(Shared { mlp: shared, gate: true }),
+    };
+    mixed(cx, &core, &attention, moe)
+}
+
+/// Qwen 2 MoE's one shared expert.
+const SHARED: Names = Names::llama_with(&[&[
+    own(Part::SharedGate, "mlp.shared_expert.gate_proj.*"),
+    own(Part::SharedUp, "mlp.shared_expert.up_proj.*"),
+    own(Part::SharedDown, "mlp.shared_expert.down_proj.*"),
+]]);
+
+/// Qwen 1's tensor names.
+const QWEN1: Names = Names {
+    layer: "transformer.h.{l}.",
+    rows: &[&[
+        own(Part::Embedding, "transformer.wte.*"),
+        own(Part::FinalNorm, "transformer.ln_f.*"),
+        own(Part::AttnIn, "ln_1.*"),
+        own(Part::FfnIn, "ln_2.*"),
+        share(Part::Query, "attn.c_attn.*", Fusion::Concat),
+        share(Part::Key, "attn.c_attn.*", Fusion::Concat),
+        share(Part::Value, "attn.c_attn.*", Fusion::Concat),
+        own(Part::Output, "attn.c_proj.*"),
+        own(Part::Gate, "mlp.w2.*"),
+        own(Part::Up, "mlp.w1.*"),
+        own(Part::Down, "mlp.c_proj.*"),
+    ]],
+};
+
+/// Qwen 1: `intermediate_size` counts gate and up together.
+pub(in crate::config) fn qwen1(cx: &Cx) -> Result<ModelSpec> {
+    let eps_keys = ["layer_norm_epsilon", "layer_norm_eps"];
+    let core = Core::read(cx, Style { eps_keys, names: QWEN1, ..Style::LLAMA })?;
+    let head_dim = cx.dim_or("kv_channels", core.head_dim)?;
+    let rope = rope::read(cx, head_dim, rope::Defaults::LLAMA)?;
+    let gqa = Gqa::new(core.heads, core.heads, head_dim, Some(rope));
+    let plain = cx.flag_or("no_bias", true)?;
+    let gqa = Gqa { bias: Biases { o: !plain, ..Biases::qkv(true) }, ..gqa };
+    let doubled = cx.dim("intermediate_size")?;
+    if !doubled.is_multiple_of(2) {
+        let message = format!("`intermediate_size` is {doubled}, twice the width of a projection");
+        return Err(cx.conflict(&["intermediate_size"], message, "Qwen 1 needs an even number"));
+    }
+    let mlp = Mlp { bias: !plain, ..core.mlp_of(cx, doubled / 2)? };
+    core.model(cx, |_| Ok(LayerSpec::new(gqa.clone(), mlp, Block::pre(core.rms()))))
 }
 
 /// Qwen 3: a norm on each query and key head.
@@ -17,7 +77,7 @@ pub(in crate::config) fn qwen3(cx: &Cx) -> Result<ModelSpec> {
     let attention = normed_attention(cx, &core)?;
     let masks = masks(cx, core.layers)?;
     let mlp = core.mlp(cx)?;
-    core.model(cx, |l| Ok(layer(&core, &attention, masks[l], Ffn::Dense(mlp))))
+    core.model(cx, |l| Ok(layer(&core, &attention, masks[l], mlp)))
 }
 
 /// Qwen 3 MoE: experts of `moe_intermediate_size`, dense layers of `intermediate_size`.
@@ -74,11 +134,6 @@ fn normed_attention(cx: &Cx, core: &Core) -> Result<Gqa> {
     })
 }
 
-fn layer(core: &Core, attention: &Gqa, mask: Mask, ffn: Ffn) -> LayerSpec {
-    LayerSpec {
-        attention: Attention::Gqa(Gqa { mask, ..attention.clone() }),
-        ffn,
-        block: Block::pre(core.rms()),
-        residual_scale: None,
-    }
+fn layer(core: &Core, attention: &Gqa, mask: Mask, ffn: impl Into<Ffn>) -> LayerSpec {
+    LayerSpec::new(attention.masked(mask), ffn, Block::pre(core.rms()))
 }

@@ -1,0 +1,60 @@
+//! EXAONE 4 and EXAONE MoE: norms on branch outputs, a norm on each head, no RoPE in layers that
+//! see the whole context beside layers with a window.
+
+use super::deepseek;
+use super::prelude::*;
+use crate::json::Value;
+
+const POST: Names = Names::llama_with(&[&[own(Part::AttnOut, "post_attention_layernorm.*")]]);
+
+/// EXAONE 4.
+pub(in crate::config) fn exaone4(cx: &Cx) -> Result<ModelSpec> {
+    let core = Core::read(cx, Style { eps: 1e-5, names: POST, ..Style::LLAMA })?;
+    let attention = attention(cx, &core)?;
+    let mlp = core.mlp(cx)?;
+    core.model(cx, |l| Ok(LayerSpec::new(attention[l].clone(), mlp, Block::post(core.rms()))))
+}
+
+/// EXAONE MoE (K-EXAONE): norms before branches, DeepSeek V3's experts.
+pub(in crate::config) fn exaone_moe(cx: &Cx) -> Result<ModelSpec> {
+    let core = Core::read(cx, Style { eps: 1e-5, ..Style::LLAMA })?;
+    let attention = attention(cx, &core)?;
+    let moe = deepseek::experts(cx, &core, deepseek::router(cx)?)?;
+    let sparse = moe::routed_layers(cx, core.layers, |cx| deepseek::dense_first(cx, core.layers))?;
+    deepseek::warn_of_prediction_layers(cx)?;
+    core.model(cx, |l| {
+        let ffn = if sparse[l] { Ffn::Moe(moe) } else { Ffn::Dense(core.mlp(cx)?) };
+        Ok(LayerSpec::new(attention[l].clone(), ffn, Block::pre(core.rms())))
+    })
+}
+
+/// The attention of each layer.
+fn attention(cx: &Cx, core: &Core) -> Result<Vec<Gqa>> {
+    let window = layers::window(cx)?;
+    let slides = pattern(cx)?;
+    let masks = layers::masks(cx, core.layers, window, |l| window.is_some() && slides(l))?;
+    let gqa = Gqa {
+        qk_norm: Some(QkNorm::per_head(core.rms())),
+        ..core.gqa(Some(rope::read(cx, core.head_dim, rope::Defaults::LLAMA)?))
+    };
+    let layer = |mask: Mask| {
+        let unplaced = window.is_some() && mask == Mask::Causal;
+        Gqa { rope: gqa.rope.clone().filter(|_| !unplaced), ..gqa.masked(mask) }
+    };
+    Ok(masks.into_iter().map(layer).collect())
+}
+
+/// `sliding_window_pattern`: a period (0: no windows), or a word such as `LLLG`.
+fn pattern(cx: &Cx) -> Result<Box<dyn Fn(usize) -> bool>> {
+    let key = "sliding_window_pattern";
+    match cx.find(key).map(|(_, member)| &member.node.value) {
+        Some(Value::String(word)) if !word.is_empty() => {
+            let local: Vec<bool> = word.chars().map(|c| c == 'L').collect();
+            Ok(Box::new(move |l| local[l % local.len()]))
+        }
+        _ => {
+            let every = cx.whole_or(key, 4, 0, crate::config::MAX_LAYERS)? as usize;
+            Ok(Box::new(move |l| every > 0 && (l + 1) % every != 0))
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! GLM 4 (dense) and GLM 4.5 (mixture of experts): half of each head rotates.
+
+use super::deepseek;
+use super::prelude::*;
+
+const HALF: rope::Defaults = rope::Defaults { theta: 10_000.0, partial: 0.5 };
+const FUSED: &[NameRow] = &[
+    share(Part::Gate, "mlp.gate_up_proj.*", Fusion::Concat),
+    share(Part::Up, "mlp.gate_up_proj.*", Fusion::Concat),
+];
+const GLM4: &[NameRow] =
+    &[own(Part::AttnOut, "post_self_attn_layernorm.*"), own(Part::FfnOut, "post_mlp_layernorm.*")];
+
+/// GLM 4 9B: pairs of neighbours rotate, gate and up in one tensor.
+pub(in crate::config) fn glm(cx: &Cx) -> Result<ModelSpec> {
+    dense(cx, Names::llama_with(&[FUSED]), Block::pre)
+}
+
+/// GLM 4 0414: sandwich norms.
+pub(in crate::config) fn glm4(cx: &Cx) -> Result<ModelSpec> {
+    dense(cx, Names::llama_with(&[FUSED, GLM4]), Block::sandwich)
+}
+
+fn dense(cx: &Cx, names: Names, block: fn(Norm) -> Block) -> Result<ModelSpec> {
+    let core = Core::read(cx, Style { eps: 1.5625e-7, names, ..Style::LLAMA })?;
+    let rope = rope::read(cx, core.head_dim, HALF)?;
+    let gqa = Gqa {
+        bias: Biases::qkv(cx.flag_or("attention_bias", true)?),
+        ..core.gqa(Some(Rope { interleaved: true, ..rope }))
+    };
+    let mlp = core.mlp(cx)?;
+    core.model(cx, |_| Ok(LayerSpec::new(gqa.clone(), mlp, block(core.rms()))))
+}
+
+/// GLM 4.5: DeepSeek V3's experts behind grouped-query attention.
+pub(in crate::config) fn glm4_moe(cx: &Cx) -> Result<ModelSpec> {
+    let core = Core::read(cx, Style { eps: 1e-5, ..Style::LLAMA })?;
+    let normed = cx.flag_or("use_qk_norm", false)?;
+    let gqa = Gqa {
+        bias: Biases::qkv(cx.flag_or("attention_bias", false)?),
+        qk_norm: normed.then_some(QkNorm::per_head(core.rms())),
+        ..core.gqa(Some(rope::read(cx, core.head_dim, HALF)?))
+    };
+    experts(cx, &core, |_| Ok(gqa.clone()))
+}
+
+/// Solar Open: GLM 4.5 with whole heads rotating and experts in every layer.
+pub(in crate::config) fn solar_open(cx: &Cx) -> Result<ModelSpec> {
+    let core = Core::read(cx, Style { eps: 1e-5, ..Style::LLAMA })?;
+    let rope = rope::read(cx, core.head_dim, rope::Defaults::theta(1e6))?;
+    let bias = Biases::qkv(cx.flag_or("attention_bias", false)?);
+    let gqa = Gqa { bias, ..core.gqa(Some(rope)) };
+    let moe = deepseek::experts(cx, &core, deepseek::router(cx)?)?;
+    core.model(cx, |_| Ok(LayerSpec::new(gqa.clone(), moe, Block::pre(core.rms()))))
+}
+
+/// dots.llm1: GLM 4.5's experts, a norm on each head, windows as `layer_types` says.
+pub(in crate::config) fn dots1(cx: &Cx) -> Result<ModelSpec> {
+    let core = Core::read(cx, Style::LLAMA)?;
+    let masks = layers::masks(cx, core.layers, layers::window(cx)?, |_| false)?;
+    let gqa = Gqa {
+        bias: Biases::all(cx.flag_or("attention_bias", false)?),
+        qk_norm: Some(QkNorm::per_head(core.rms())),
+        ..core.gqa(Some(rope::read(cx, core.head_dim, rope::Defaults::LLAMA)?))
+    };
+    experts(cx, &core, |l| Ok(gqa.masked(masks[l])))
+}
+
+/// Dense layers first, then DeepSeek V3's experts.
+fn experts(cx: &Cx, core: &Core, attention: impl Fn(usize) -> Result<Gqa>) -> Result<ModelSpec> {
+    let moe = deepseek::experts(cx, core, deepseek::router(cx)?)?;
+    let sparse = moe::routed_layers(cx, core.layers, |cx| deepseek::dense_first(cx, core.layers))?;
+    deepseek::warn_of_prediction_layers(cx)?;
+    core.model(cx, |l| {
+        let ffn = if sparse[l] { Ffn::Moe(moe) } else { Ffn::Dense(core.mlp(cx)?) };
+        Ok(LayerSpec::new(attention(l)?, ffn, Block::pre(core.rms())))
+    })
+}
