@@ -6,7 +6,6 @@
 
 pub(crate) mod attention;
 mod count;
-mod dtype;
 mod ffn;
 pub(crate) mod names;
 mod quantise;

@@ -1,6 +1,6 @@
 //! How a weight's elements are stored.
 
-pub use super::dtype::DType;
+pub use shardc_ir::dtype::DType;
 
 /// Element format of a stored weight, with its scales.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,3 +1,0 @@
-//! Element formats: those of the IR.
-
-pub use shardc_ir::dtype::DType;
