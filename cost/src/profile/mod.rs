@@ -4,6 +4,8 @@
 //! carries over to another machine through its FLOP/s, bandwidth and launch floor. Fits are on the
 //! H100 SXM rows of aiconfigurator-core 0.12.0 (Apache-2.0); `docs/cost.md` gives their errors.
 
+mod vllm;
+
 /// Launch floor of the device on which the constants were fitted, ns.
 pub const REFERENCE_LAUNCH_NS: f64 = 3000.0;
 /// Achieved fraction of memory bandwidth of the device on which the constants were fitted.
@@ -143,106 +145,7 @@ impl Profile {
 
     /// vLLM 0.24: the profile on which every constant was fitted.
     pub fn vllm() -> Profile {
-        let gemm_16 = GemmFit {
-            floor_ns: 2770.0,
-            compute: 0.847,
-            memory: 0.854,
-            wave: 0.084,
-            k0: 160.0,
-            sharp: true,
-        };
-        let gemm_8 = GemmFit {
-            floor_ns: 5530.0,
-            compute: 0.481,
-            memory: 0.989,
-            wave: 0.202,
-            k0: 554.0,
-            sharp: false,
-        };
-        // The rows hold about 80 us of eager quantisation, which a CUDA graph does not pay: the
-        // floor is two launches, a guess; the rest is fitted above that floor.
-        let gemm_8_block = GemmFit {
-            floor_ns: 8000.0,
-            compute: 0.733,
-            memory: 0.95,
-            wave: 0.053,
-            k0: 128.0,
-            sharp: false,
-        };
-        let experts_16 = ExpertFit {
-            floor_ns: 31_800.0,
-            compute: 1.0,
-            weights: 0.873,
-            rows: 0.266,
-            tile: 74.0,
-            imbalance: 0.16,
-        };
-        Profile {
-            name: "vllm",
-            gemm_16,
-            gemm_8,
-            gemm_8_block,
-            experts_16,
-            experts_8: ExpertFit { floor_ns: 32_300.0, weights: 0.882, tile: 152.0, ..experts_16 },
-            experts_8_block: ExpertFit {
-                floor_ns: 27_400.0,
-                weights: 0.945,
-                rows: 0.118,
-                tile: 170.0,
-                ..experts_16
-            },
-            experts_weight_only: ExpertFit {
-                floor_ns: 76_000.0,
-                weights: 0.613,
-                rows: 0.173,
-                tile: 1.0,
-                imbalance: 0.84,
-                ..experts_16
-            },
-            prefill_16: PrefillFit {
-                floor_ns: 13_040.0,
-                compute: 1.0,
-                memory: 0.353,
-                softmax_dim: 59.0,
-            },
-            prefill_8: PrefillFit {
-                floor_ns: 14_460.0,
-                compute: 0.667,
-                memory: 0.277,
-                softmax_dim: 10.0,
-            },
-            decode_16: DecodeFit {
-                floor_ns: 11_890.0,
-                memory: 0.853,
-                block_ns: 3516.0,
-                compute: 0.657,
-            },
-            decode_8: DecodeFit {
-                floor_ns: 13_790.0,
-                memory: 0.616,
-                block_ns: 3542.0,
-                compute: 0.657,
-            },
-            // Slopes of the MLA module rows: 0.377 ns a token of 1152 bytes (0.397 with 128 heads),
-            // 0.195 ns a token of 576 bytes (0.350 with 128 heads).
-            latent_16: DecodeFit {
-                floor_ns: 11_890.0,
-                memory: 0.912,
-                block_ns: 3516.0,
-                compute: 0.709,
-            },
-            latent_8: DecodeFit {
-                floor_ns: 13_790.0,
-                memory: 0.882,
-                block_ns: 3542.0,
-                compute: 0.805,
-            },
-            stream: StreamFit { floor_ns: 2000.0, memory: 0.806 },
-            cuda_graphs: true,
-            custom_all_reduce: true,
-            step_host_ns: 400_000.0,
-            prefill_tokens: 8192,
-        }
+        vllm::PROFILE
     }
 
     /// SGLang: vLLM's kernel constants, less host time.
