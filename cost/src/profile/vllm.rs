@@ -81,7 +81,7 @@ const EXPERTS_WEIGHT_ONLY: ExpertFit = ExpertFit {
     imbalance: 0.84,
 };
 
-/// FlashAttention 3, 21,977 rows; their compute share is that of the MLA rows at 650 TFLOP/s.
+/// FlashAttention 3, 21,977 rows; the compute share, 650 TFLOP/s, is assumed.
 /// The latent fits keep the floors and take the slopes of the MLA module rows: 0.377 ns a token
 /// of 1152 bytes (0.397 with 128 heads), 0.195 ns a token of 576 bytes (0.350 with 128 heads).
 const DECODE_16: DecodeFit =
