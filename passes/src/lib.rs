@@ -5,4 +5,5 @@ pub mod insert_reshards;
 pub mod localize;
 pub mod precondition;
 pub mod propagate;
+pub mod reshard;
 pub mod strategy;

@@ -1,0 +1,168 @@
+//! Ways found without a search: one for even splits that never exceeds the larger end, and one for
+//! anything.
+//!
+//! The first serves as a bound for the search and as the answer where the search is too large:
+//! slice, reduce, permute so that what must change dimension lies at the minor ends, exchange
+//! dimension by dimension, gather what the target does not use. The second gathers every dimension
+//! down to what it has in common with the target, and slices.
+
+use super::Request;
+use super::op::OpKind;
+use super::units::{Atom, Cuts, list_atoms};
+use shardc_ir::layout::{Layout, axes};
+use shardc_ir::mesh::{AxisRef, Mesh};
+
+/// Collectives with the layouts after them.
+pub type Way = Vec<(OpKind, Layout)>;
+
+/// Completes, gathers what differs, and slices. Applies to every legal reshard.
+pub fn gather_and_slice(request: &Request<'_>) -> Way {
+    let (mesh, to) = (request.mesh, request.to);
+    let mut way = Trail::new(request);
+    way.complete(to);
+    let common = way.at.dims.iter().zip(&to.dims).map(|(a, b)| axes::common_prefix(mesh, a, b));
+    let gathered = Layout { dims: common.collect(), ..way.at.clone() };
+    way.go(OpKind::AllGather, gathered);
+    way.go(OpKind::AllSlice, to.clone());
+    way.steps
+}
+
+/// Slices, reduces, permutes, exchanges and gathers without ever holding more than the larger of
+/// both ends, or `None` where the axes of the two layouts are not cut alike.
+///
+/// The steps are exact only where splits are even; the caller checks.
+pub fn exchange_by_dimension(request: &Request<'_>, cuts: &Cuts) -> Option<Way> {
+    let (mesh, to) = (request.mesh, request.to);
+    if !cuts.torn.is_empty() {
+        return None;
+    }
+    let lists = |layout: &Layout| -> Vec<Vec<Atom>> {
+        layout.dims.iter().map(|d| list_atoms(mesh, &cuts.atoms, d)).collect()
+    };
+    let mut way = Trail::new(request);
+    let free = way.at.replicated_axes(mesh);
+    let sliced = to.dims.iter().map(|d| axes::intersect(mesh, d, &free)).collect::<Vec<_>>();
+    way.append(OpKind::AllSlice, &sliced);
+    way.scatter(to);
+    way.complete(to);
+    let goal = lists(to);
+    let mut padded = goal.clone();
+    let inside = |atom: &Atom| goal.iter().any(|d| d.contains(atom));
+    for (dim, list) in lists(&way.at).into_iter().enumerate() {
+        padded[dim].extend(list.into_iter().filter(|a| !inside(a)));
+    }
+    if lists(&way.at) != padded {
+        let now = lists(&way.at);
+        exchange(&mut way, &now, &padded)?;
+    }
+    way.go(OpKind::AllGather, to.clone());
+    Some(way.steps)
+}
+
+/// Goes from `now` to `wanted`, which hold the same atoms, by a permute, one exchange per pair of
+/// dimensions, and another permute where orders still differ.
+fn exchange(way: &mut Trail<'_>, now: &[Vec<Atom>], wanted: &[Vec<Atom>]) -> Option<()> {
+    let mesh = way.mesh;
+    let size = |a: &Atom| a.size(mesh);
+    let mut staying: Vec<Vec<Atom>> = Vec::new();
+    let mut arriving: Vec<Vec<Atom>> = Vec::new();
+    for (have, want) in now.iter().zip(wanted) {
+        let mut room: Vec<u64> = have.iter().map(size).collect();
+        let (stay, arrive) = want.iter().partition(|a| {
+            let found = room.iter().position(|&s| s == size(a));
+            found.map(|i| room.swap_remove(i)).is_some()
+        });
+        staying.push(stay);
+        arriving.push(arrive);
+    }
+    let mut moves: Vec<(usize, usize, Vec<Atom>)> = Vec::new();
+    let mut staged = staying.clone();
+    for (src, have) in now.iter().enumerate() {
+        let mut surplus: Vec<u64> = have.iter().map(size).collect();
+        for atom in &staying[src] {
+            surplus.swap_remove(surplus.iter().position(|&s| s == size(atom))?);
+        }
+        for (tgt, arrive) in arriving.iter_mut().enumerate() {
+            let (moved, left) = std::mem::take(arrive).into_iter().partition(|a| {
+                let found = surplus.iter().position(|&s| s == size(a));
+                found.map(|i| surplus.swap_remove(i)).is_some()
+            });
+            *arrive = left;
+            if !Vec::is_empty(&moved) {
+                staged[src].extend(&moved);
+                moves.push((src, tgt, moved));
+            }
+        }
+    }
+    way.place(OpKind::CollectivePermute, &staged);
+    for (src, tgt, moved) in moves.into_iter().rev() {
+        staged[src].retain(|a| !moved.contains(a));
+        let kept = staged[src].len();
+        staged[src].extend(&moved);
+        way.place(OpKind::CollectivePermute, &staged);
+        staged[src].truncate(kept);
+        staged[tgt].extend(moved);
+        way.place(OpKind::AllToAll, &staged);
+    }
+    way.place(OpKind::CollectivePermute, wanted);
+    Some(())
+}
+
+/// The layouts passed so far.
+struct Trail<'a> {
+    mesh: &'a Mesh,
+    at: Layout,
+    steps: Way,
+}
+
+impl<'a> Trail<'a> {
+    fn new(request: &Request<'a>) -> Self {
+        Trail { mesh: request.mesh, at: request.from.normalise(request.mesh), steps: Vec::new() }
+    }
+
+    /// Goes to `next` unless already there.
+    fn go(&mut self, kind: OpKind, next: Layout) {
+        let next = next.normalise(self.mesh);
+        if next != self.at {
+            self.at.clone_from(&next);
+            self.steps.push((kind, next));
+        }
+    }
+
+    fn place(&mut self, kind: OpKind, dims: &[Vec<Atom>]) {
+        let next = Layout { dims: dims.to_vec(), unreduced: self.at.unreduced.clone() };
+        self.go(kind, next);
+    }
+
+    fn append(&mut self, kind: OpKind, added: &[Vec<AxisRef>]) {
+        let extend =
+            |l: Layout, (dim, axes): (usize, &Vec<AxisRef>)| l.append(self.mesh, dim, axes);
+        let next = added.iter().enumerate().fold(self.at.clone(), extend);
+        self.go(kind, next);
+    }
+
+    /// Completes, kind by kind, pending axes that `to` splits by, each into its dimension; all
+    /// other axes of the kind are completed before the next kind.
+    fn scatter(&mut self, to: &Layout) {
+        for partial in self.at.unreduced.clone() {
+            let done = axes::subtract(self.mesh, &partial.axes, &to.unreduced_axes());
+            let into = to.dims.iter().map(|d| axes::intersect(self.mesh, d, &done));
+            let into: Vec<Vec<AxisRef>> = into.collect();
+            let scattered = self.at.clone().without_pending(self.mesh, &into.concat());
+            let next = into.iter().enumerate();
+            let next = next.fold(scattered, |l, (dim, axes)| l.append(self.mesh, dim, axes));
+            self.go(OpKind::ReduceScatter, next);
+            let rest = self.at.clone().without_pending(self.mesh, &done);
+            self.go(OpKind::AllReduce, rest);
+        }
+    }
+
+    /// Completes everything that does not pend in `to`.
+    fn complete(&mut self, to: &Layout) {
+        for partial in self.at.unreduced.clone() {
+            let done = axes::subtract(self.mesh, &partial.axes, &to.unreduced_axes());
+            let next = self.at.clone().without_pending(self.mesh, &done);
+            self.go(OpKind::AllReduce, next);
+        }
+    }
+}
