@@ -1,1 +1,4 @@
-//! The `shardc` compile facade.
+//! The `shardc` compile facade: files, clocks, progress and rendering live in this crate and
+//! nowhere else.
+
+pub mod facade;

@@ -60,8 +60,9 @@ impl Degrees {
         };
         let mut given: [Option<u64>; 6] = [None; 6];
         for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
-            let (name, value) =
-                part.split_once('=').ok_or_else(|| bad(format!("`{part}` is not `name=degree`")))?;
+            let (name, value) = part
+                .split_once('=')
+                .ok_or_else(|| bad(format!("`{part}` is not `name=degree`")))?;
             let slot = ["tp", "pp", "dp", "cp", "ep", "etp"].iter().position(|n| *n == name.trim());
             let slot = slot.ok_or_else(|| bad(format!("`{}` is no degree", name.trim())))?;
             let degree = value.trim().parse::<u64>().ok().filter(|d| (1..=1 << 20).contains(d));
@@ -96,7 +97,10 @@ impl Degrees {
     /// Why the degrees are not possible, or `None` where they are.
     pub fn refusal(&self, facts: &Facts, devices: u64) -> Option<String> {
         if self.devices() != devices {
-            return Some(format!("tp·cp·dp·pp is {}, and there are {devices} devices", self.devices()));
+            return Some(format!(
+                "tp·cp·dp·pp is {}, and there are {devices} devices",
+                self.devices()
+            ));
         }
         let experts = self.ep.saturating_mul(self.etp);
         let stage = self.stage_devices();
@@ -106,7 +110,8 @@ impl Degrees {
         if self.pp > facts.layers.max(1) {
             return Some(format!("pp is {}, and there are {} layers", self.pp, facts.layers));
         }
-        let heads = facts.heads.iter().find_map(|&(kv, group)| whole_heads(kv, group, self.tp).err());
+        let heads =
+            facts.heads.iter().find_map(|&(kv, group)| whole_heads(kv, group, self.tp).err());
         let width = facts.widths.iter().find_map(|&w| splits("ffn width", w, self.tp).err());
         let expert = || {
             let width = |w: &(u64, u64)| splits("expert ffn width", *w, self.etp).err();
@@ -205,7 +210,9 @@ mod tests {
         let cause = splits("expert ffn width", (1536, 128), 8).err();
         assert_eq!(
             cause.as_deref(),
-            Some("expert ffn width 1536 over 8 is 192, which cuts quantisation blocks of 128; nearest legal: 6 and 12")
+            Some(
+                "expert ffn width 1536 over 8 is 192, which cuts quantisation blocks of 128; nearest legal: 6 and 12"
+            )
         );
     }
 }

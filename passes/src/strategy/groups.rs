@@ -87,7 +87,8 @@ impl Groups {
 
 /// How `tp` splits into kv heads and heads of a group.
 fn split_heads(tp: u64, facts: &Facts) -> (u64, u64) {
-    let common = |a: u64, b: u64| (1..=a.min(b)).rev().find(|d| a % d == 0 && b % d == 0).unwrap_or(1);
+    let common =
+        |a: u64, b: u64| (1..=a.min(b)).rev().find(|d| a % d == 0 && b % d == 0).unwrap_or(1);
     let kv = facts.heads.iter().fold(tp, |n, &(kv, _)| common(n, kv));
     (kv, tp / kv.max(1))
 }
@@ -138,7 +139,8 @@ fn nest(atoms: &mut [Atom], attention: &[u64], expert: &[u64]) {
     for &size in attention {
         let count = primes(size).len();
         for i in at..at + count {
-            let next = wanted.iter().position(|p| atoms[i..at + count].iter().any(|a| a.size == *p));
+            let next =
+                wanted.iter().position(|p| atoms[i..at + count].iter().any(|a| a.size == *p));
             let Some(next) = next else { continue };
             let p = wanted.remove(next);
             if let Some(j) = (i..at + count).find(|&j| atoms[j].size == p) {

@@ -78,8 +78,7 @@ const ALL_TO_ALL: &[Row] = &[("*moe.rows", "[{ep_local}, {moe_requests}, {moe_to
 const ALL_GATHER: &[Row] = &[("*moe.rows", "[{ep}, {expert_requests}, {expert_tokens}, {}]")];
 
 /// A decode step has one new token, so only requests split it.
-const DECODE: &[Row] =
-    &[("ids", "[{dp}, {}]"), ("pos", "[{dp}, {}]"), ("x", "[{dp}, {}, {}]")];
+const DECODE: &[Row] = &[("ids", "[{dp}, {}]"), ("pos", "[{dp}, {}]"), ("x", "[{dp}, {}, {}]")];
 
 /// The pins of a phase.
 pub fn pins(groups: &Groups, phase: Phase, exchange: ExpertExchange) -> Vec<Pin> {

@@ -80,7 +80,8 @@ fn expand(text: &str, groups: &Groups) -> std::result::Result<Layout, String> {
     let dims = braced(bracketed(dims)?)?.into_iter().map(axes).collect::<Result<_, _>>()?;
     let partial = |(label, list): (&str, &str)| {
         let kind = label.trim_matches([',', ' ']);
-        let kind = ReduceKind::from_name(kind).ok_or_else(|| format!("`{kind}` is no reduction"))?;
+        let kind =
+            ReduceKind::from_name(kind).ok_or_else(|| format!("`{kind}` is no reduction"))?;
         Ok::<_, String>(Partial { kind, axes: resolve(list, groups)? })
     };
     let unreduced = braced(pending)?.into_iter().map(partial).collect::<Result<_, _>>()?;

@@ -1,0 +1,132 @@
+//! What a local program costs: time of a step, memory of a device, collectives of a step.
+//!
+//! A program is read once into [`StepModel`]: priced pieces of work over symbolic extents. The
+//! search then asks for many batch sizes without touching the IR again.
+
+mod collect;
+mod fuse;
+mod memory;
+mod price;
+mod work;
+
+pub use memory::MemoryModel;
+pub use price::{Breakdown, Category, Priced};
+pub use work::{Comm, Extent, Work};
+
+use shardc_cost::collective::Fabric;
+use shardc_cost::machine::Cluster;
+use shardc_cost::ops::Pricer;
+use shardc_cost::profile::Profile;
+use shardc_cost::serving::StepTime;
+use shardc_cost::time::Ns;
+use shardc_ir::diag::Result;
+use shardc_ir::dim::Bindings;
+use shardc_ir::graph::{FuncKind, Module};
+use std::collections::BTreeMap;
+
+/// A piece of work and how often one step does it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    /// Function and value that it computes, for reports.
+    pub label: String,
+    /// The work.
+    pub work: Work,
+    /// Executions per step.
+    pub times: u64,
+}
+
+/// The work of one step, stage by stage.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StepModel {
+    /// Per pipeline stage.
+    pub stages: Vec<Vec<Item>>,
+}
+
+/// The machine that prices a step.
+#[derive(Clone, Copy, Debug)]
+pub struct Pricing<'a> {
+    /// Devices and links.
+    pub cluster: &'a Cluster,
+    /// Whose kernels and collectives.
+    pub profile: &'a Profile,
+}
+
+impl StepModel {
+    /// Reads a local module.
+    ///
+    /// # Errors
+    /// `S101` at another level.
+    pub fn of(module: &Module, cluster: &Cluster) -> Result<Self> {
+        crate::precondition::level(module, "evaluate", shardc_ir::graph::Level::Local)?;
+        let mesh = crate::precondition::mesh(module, "evaluate")?;
+        let programs: Vec<_> =
+            module.funcs.values().filter(|f| f.kind == FuncKind::Program).collect();
+        let reader =
+            collect::Reader { module, mesh: &mesh, cluster, stages: programs.len() as u64 };
+        let stages = programs.iter().enumerate();
+        Ok(StepModel { stages: stages.map(|(i, p)| reader.program(p, i as u64)).collect() })
+    }
+
+    /// Time of each stage, host time included.
+    pub fn stage_times(&self, pricing: Pricing<'_>, bind: &Bindings) -> Vec<Ns> {
+        self.stages.iter().map(|items| stage_time(items, pricing, bind)).collect()
+    }
+
+    /// Time of a step through all stages, and the interval between micro-batches.
+    pub fn time(&self, pricing: Pricing<'_>, bind: &Bindings) -> StepTime {
+        let times = self.stage_times(pricing, bind);
+        StepTime {
+            latency: times.iter().copied().fold(Ns::ZERO, |a, b| a + b),
+            interval: times.into_iter().max().unwrap_or(Ns::ZERO),
+        }
+    }
+
+    /// Time by category, all stages together.
+    pub fn breakdown(&self, pricing: Pricing<'_>, bind: &Bindings) -> Breakdown {
+        let mut out = Breakdown::default();
+        let (pricer, fabric) = pricing.models();
+        for items in &self.stages {
+            for item in items {
+                let priced = price::price(&item.work, &pricer, &fabric, bind);
+                out.add(item.work.category(), scaled(priced.time, item.times));
+            }
+            out.add(Category::Host, Ns::from_ns(pricing.profile.step_host_ns));
+        }
+        out
+    }
+
+    /// Collectives that one device of the busiest stage executes in one step, by name.
+    pub fn collectives(&self) -> BTreeMap<&'static str, u64> {
+        let count = |items: &Vec<Item>| {
+            let mut out: BTreeMap<&'static str, u64> = BTreeMap::new();
+            for item in items {
+                if let Work::Communicate(comm) = &item.work {
+                    *out.entry(comm.name).or_default() += item.times;
+                }
+            }
+            out
+        };
+        let counts = self.stages.iter().map(count);
+        counts.max_by_key(|c| c.values().sum::<u64>()).unwrap_or_default()
+    }
+}
+
+impl<'a> Pricing<'a> {
+    /// The models of operators and of collectives.
+    pub fn models(self) -> (Pricer<'a>, Fabric<'a>) {
+        let pricer = Pricer::new(&self.cluster.device, self.profile);
+        (pricer, Fabric::new(self.cluster, self.profile))
+    }
+}
+
+fn stage_time(items: &[Item], pricing: Pricing<'_>, bind: &Bindings) -> Ns {
+    let (pricer, fabric) = pricing.models();
+    let priced = items
+        .iter()
+        .map(|item| scaled(price::price(&item.work, &pricer, &fabric, bind).time, item.times));
+    priced.fold(Ns::from_ns(pricing.profile.step_host_ns), |a, b| a + b)
+}
+
+fn scaled(time: Ns, times: u64) -> Ns {
+    if time.is_infinite() { time } else { Ns::new(time.get().saturating_mul(times)) }
+}

@@ -1,0 +1,276 @@
+//! Evaluating one tuple of degrees: lower both phases, price them, fit memory, predict the service.
+
+use crate::evaluate::{MemoryModel, Pricing, StepModel};
+use crate::pipeline::{Lowering, Observer, balanced_stages, lower};
+use crate::propagate::Provenance;
+use crate::strategy::megatron::{self, ExpertExchange, Phase};
+use crate::strategy::{Degrees, Facts, Groups, Pin};
+use shardc_cost::machine::Cluster;
+use shardc_cost::memory::Memory;
+use shardc_cost::profile::Profile;
+use shardc_cost::serving::{Engine, Load, Serving, StepTime, Unservable, serve};
+use shardc_ir::diag::Result;
+use shardc_ir::dim::Bindings;
+use shardc_ir::graph::Module;
+use std::cmp::Ordering;
+
+/// Scratch space of kernels, bytes: split-KV partial results, GEMM workspaces. A guess that engines'
+/// defaults (32 to 256 MiB) bracket.
+const WORKSPACE_BYTES: u64 = 128 << 20;
+
+/// Evaluates plans of one model on one cluster under one load.
+#[derive(Debug)]
+pub struct Evaluator<'a> {
+    /// The logical program of each phase.
+    prefill: &'a Module,
+    decode: &'a Module,
+    facts: Facts,
+    /// The cluster, all of whose devices are used.
+    pub cluster: &'a Cluster,
+    /// Whose kernels are priced.
+    pub profile: &'a Profile,
+    /// What is asked of the service.
+    pub load: Load,
+    /// Longest context that memory must hold, in tokens.
+    pub max_len: u64,
+    /// Part of device memory that may be used.
+    pub mem_fraction: f64,
+    /// The text of the user's pin file, read anew for every mesh.
+    pub pins: Option<&'a str>,
+}
+
+/// A plan with its numbers.
+#[derive(Clone, Debug)]
+pub struct Evaluated {
+    /// Degrees.
+    pub degrees: Degrees,
+    /// How tokens reach their experts.
+    pub exchange: ExpertExchange,
+    /// Mesh and axis groups of a stage.
+    pub groups: Groups,
+    /// Memory of the worst device.
+    pub memory: Memory,
+    /// The predicted service.
+    pub serving: Serving,
+}
+
+/// Why a plan is not possible.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Refusal {
+    /// Weights and fixed items exceed memory, bytes missing.
+    Weights {
+        /// Memory without any request.
+        memory: Memory,
+    },
+    /// The load cannot be served.
+    Service {
+        /// Memory without the KV cache.
+        memory: Memory,
+        /// Why.
+        cause: Unservable,
+    },
+}
+
+/// The lowered phases of a plan.
+#[derive(Debug)]
+pub struct Lowered {
+    /// Prefill program and the origin of its layouts.
+    pub prefill: (Module, Provenance),
+    /// Decode program and the origin of its layouts.
+    pub decode: (Module, Provenance),
+    /// Mesh and axis groups of a stage.
+    pub groups: Groups,
+}
+
+impl<'a> Evaluator<'a> {
+    /// An evaluator; `prefill` and `decode` are logical programs of one model.
+    #[allow(clippy::too_many_arguments)]
+    pub fn new(
+        prefill: &'a Module,
+        decode: &'a Module,
+        cluster: &'a Cluster,
+        profile: &'a Profile,
+        load: Load,
+        max_len: u64,
+        mem_fraction: f64,
+        pins: Option<&'a str>,
+    ) -> Self {
+        let facts = Facts::of(prefill);
+        Evaluator { prefill, decode, facts, cluster, profile, load, max_len, mem_fraction, pins }
+    }
+
+    /// The sizes of the model.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Devices in all.
+    pub fn devices(&self) -> u64 {
+        self.cluster.devices()
+    }
+
+    fn pricing(&self) -> Pricing<'_> {
+        Pricing { cluster: self.cluster, profile: self.profile }
+    }
+
+    /// Lowers both phases of a plan; `observe` sees the program after each pass, by phase.
+    ///
+    /// # Errors
+    /// A user's pin matches nothing, or a pass refuses the program.
+    pub fn lower(
+        &self,
+        degrees: &Degrees,
+        exchange: ExpertExchange,
+        observe: &mut dyn FnMut(Phase, &'static str, &Module),
+    ) -> Result<Lowered> {
+        let groups = Groups::new(degrees, &self.facts, self.cluster.node.devices);
+        let stage_layers = balanced_stages(self.facts.layers, degrees.pp);
+        let mut run = |phase: Phase, logical: &Module, new: u64| {
+            let mut pins = megatron::pins(&groups, phase, exchange);
+            if let Some(text) = self.pins {
+                pins.extend(Pin::parse_file(text, &groups)?);
+            }
+            let requests = degrees.dp.saturating_mul(64);
+            let sizes = [("B", requests), ("S", new), ("C", self.max_len)];
+            let lowering = Lowering {
+                groups: &groups,
+                pins: &pins,
+                sizes: &sizes,
+                stage_layers: &stage_layers,
+            };
+            let observe: Observer<'_> = &mut |pass, module| observe(phase, pass, module);
+            lower(logical, &lowering, observe)
+        };
+        let prefill = run(Phase::Prefill, self.prefill, self.load.isl.max(2))?;
+        let decode = run(Phase::Decode, self.decode, 1)?;
+        Ok(Lowered { prefill, decode, groups })
+    }
+
+    /// Evaluates a plan with the better way to reach experts.
+    ///
+    /// # Errors
+    /// A user's pin matches nothing, or a pass refuses the program.
+    pub fn evaluate(&self, degrees: &Degrees) -> Result<std::result::Result<Evaluated, Refusal>> {
+        let first = self.evaluate_with(degrees, ExpertExchange::AllToAll)?;
+        if !self.facts.is_moe() || degrees.ep == 1 {
+            return Ok(first);
+        }
+        let second = self.evaluate_with(degrees, ExpertExchange::AllGather)?;
+        Ok(match (first, second) {
+            (Ok(a), Ok(b)) if self.compare(&b, &a) == Ordering::Greater => Ok(b),
+            (Err(_), Ok(b)) => Ok(b),
+            (first, _) => first,
+        })
+    }
+
+    /// Evaluates a plan with one way to reach experts.
+    ///
+    /// # Errors
+    /// A user's pin matches nothing, or a pass refuses the program.
+    pub fn evaluate_with(
+        &self,
+        degrees: &Degrees,
+        exchange: ExpertExchange,
+    ) -> Result<std::result::Result<Evaluated, Refusal>> {
+        let lowered = self.lower(degrees, exchange, &mut |_, _, _| {})?;
+        let prefill = StepModel::of(&lowered.prefill.0, self.cluster)?;
+        let decode = StepModel::of(&lowered.decode.0, self.cluster)?;
+        let (memory, kv_per_request) = self.fixed_memory(degrees, &lowered);
+        if !memory.fits() {
+            return Ok(Err(Refusal::Weights { memory }));
+        }
+        let step = |model: &StepModel, module: &Module, requests: u64, new: u64, context: u64| {
+            let bind = bindings(module, degrees.dp.saturating_mul(requests), new, context);
+            model.time(self.pricing(), &bind)
+        };
+        let prefill_step = |requests: u64, tokens: u64| -> StepTime {
+            step(&prefill, &lowered.prefill.0, requests, tokens.max(2), tokens.max(2))
+        };
+        let decode_step = |requests: u64, context: u64| -> StepTime {
+            step(&decode, &lowered.decode.0, requests, 1, context)
+        };
+        let engine = Engine {
+            devices: degrees.devices(),
+            replicas: degrees.dp,
+            stages: degrees.pp,
+            kv_budget: memory.kv_budget(),
+            kv_bytes_per_request: kv_per_request,
+            prefill: &prefill_step,
+            decode: &decode_step,
+        };
+        Ok(match serve(&engine, &self.load) {
+            Err(cause) => Err(Refusal::Service { memory, cause }),
+            Ok(serving) => {
+                let kv_cache = kv_per_request.saturating_mul(serving.replica_batch);
+                let memory = Memory { kv_cache, ..memory };
+                let groups = lowered.groups;
+                Ok(Evaluated { degrees: *degrees, exchange, groups, memory, serving })
+            }
+        })
+    }
+
+    /// Memory of the worst device before any request, and the KV bytes of one request there.
+    fn fixed_memory(&self, degrees: &Degrees, lowered: &Lowered) -> (Memory, u64) {
+        let device = Memory::of_device(&self.cluster.device, degrees.devices(), self.mem_fraction);
+        let (prefill, decode) =
+            (MemoryModel::of(&lowered.prefill.0), MemoryModel::of(&lowered.decode.0));
+        let together = (self.load.prefill_tokens / self.load.isl.max(1)).max(1);
+        let isl = self.load.isl.max(2);
+        let largest =
+            |m: &MemoryModel<'_>, module: &Module, stage: usize, b: u64, s: u64, c: u64| {
+                m.activations(stage, &bindings(module, degrees.dp.saturating_mul(b), s, c))
+            };
+        let one = bindings(&lowered.decode.0, degrees.dp, 1, self.max_len);
+        let at_stage = |stage: usize| {
+            let weights = decode.weights(stage, &one);
+            let activations = largest(&prefill, &lowered.prefill.0, stage, together, isl, isl)
+                .max(largest(&decode, &lowered.decode.0, stage, 256, 1, self.max_len));
+            let memory = Memory { weights, activations, workspace: WORKSPACE_BYTES, ..device };
+            (memory, decode.caches(stage, &one))
+        };
+        let room = |(memory, kv): &(Memory, u64)| {
+            let fits = i128::from(memory.usable) - i128::from(memory.total());
+            if fits < 0 { fits } else { fits / i128::from((*kv).max(1)) }
+        };
+        let stages = (0..decode.stages.len()).map(at_stage);
+        stages.min_by_key(room).unwrap_or((device, 0))
+    }
+
+    /// Orders plans by the objective, better ones greater; ties prefer fewer collectives, that is
+    /// smaller degrees in the order pp, tp, ep, etp.
+    pub fn compare(&self, a: &Evaluated, b: &Evaluated) -> Ordering {
+        use shardc_cost::serving::Objective;
+        let time = |e: &Evaluated| {
+            let s = &e.serving;
+            s.ttft.as_f64() + s.tpot.as_f64() * self.load.osl.saturating_sub(1) as f64
+        };
+        let key = |e: &Evaluated| {
+            let d = e.degrees;
+            (d.pp, d.tp, d.ep, d.etp, d.cp)
+        };
+        let main = match self.load.objective {
+            Objective::Latency => time(b).total_cmp(&time(a)),
+            Objective::Throughput => {
+                let rate = |e: &Evaluated| e.serving.tokens_per_s_per_device;
+                rate(a).total_cmp(&rate(b))
+            }
+        };
+        main.then_with(|| key(b).cmp(&key(a))).then_with(|| b.exchange.cmp(&a.exchange))
+    }
+}
+
+/// Values of the symbols of a phase: requests, new tokens, cached tokens, and what windows keep.
+pub fn bindings(module: &Module, requests: u64, new: u64, context: u64) -> Bindings {
+    let mut bind = Bindings::default();
+    for (sym, data) in module.syms.iter() {
+        let value = match data.name.as_str() {
+            "B" => requests,
+            "S" => new,
+            "C" => context,
+            name if name.starts_with("C.") => context.min(data.hi),
+            _ => data.hi,
+        };
+        bind.set(sym, value);
+    }
+    bind
+}

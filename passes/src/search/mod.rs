@@ -1,0 +1,138 @@
+//! Searches for a plan: one evaluator, several ways to choose what it evaluates.
+
+mod candidate;
+mod degrees;
+mod infeasible;
+mod megatron;
+
+pub use candidate::{Evaluated, Evaluator, Lowered, Refusal, bindings};
+pub use infeasible::explain as explain_infeasible;
+pub use megatron::Reading;
+
+use crate::codes;
+use crate::strategy::Degrees;
+use shardc_ir::diag::{Diagnostic, Result};
+
+/// How to search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Every legal tuple of degrees with Megatron's layouts.
+    Degrees,
+    /// Megatron's 2021 rule: experts are split like everything else.
+    Megatron2021(Option<Reading>),
+    /// Megatron's folded rule: experts have degrees of their own.
+    MegatronFolded(Option<Reading>),
+}
+
+/// A row of the search table.
+#[derive(Clone, Copy, Debug)]
+pub struct MethodInfo {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// The method.
+    pub method: Method,
+}
+
+/// Every search, in the order of the documentation.
+pub const METHODS: &[MethodInfo] = &[
+    row("degrees", "every legal tuple of degrees, Megatron's layouts", Method::Degrees),
+    row("megatron-2021", "best of the three readings below", Method::Megatron2021(None)),
+    row(
+        "megatron-2021:min",
+        "smallest tp·pp that holds the weights and 4 requests a replica",
+        Method::Megatron2021(Some(Reading::Min)),
+    ),
+    row(
+        "megatron-2021:half",
+        "smallest tp·pp that keeps weights in half of memory",
+        Method::Megatron2021(Some(Reading::Half)),
+    ),
+    row(
+        "megatron-2021:tp8",
+        "tp over a node first, then pp until it fits",
+        Method::Megatron2021(Some(Reading::Tp8)),
+    ),
+    row("megatron-folded", "best of the three readings below", Method::MegatronFolded(None)),
+    row(
+        "megatron-folded:min",
+        "as megatron-2021:min, experts over the node",
+        Method::MegatronFolded(Some(Reading::Min)),
+    ),
+    row(
+        "megatron-folded:half",
+        "as megatron-2021:half, experts over the node",
+        Method::MegatronFolded(Some(Reading::Half)),
+    ),
+    row(
+        "megatron-folded:tp8",
+        "as megatron-2021:tp8, experts over the node",
+        Method::MegatronFolded(Some(Reading::Tp8)),
+    ),
+];
+
+const fn row(name: &'static str, summary: &'static str, method: Method) -> MethodInfo {
+    MethodInfo { name, summary, method }
+}
+
+impl Method {
+    /// The search of that name.
+    ///
+    /// # Errors
+    /// `S202` listing the names.
+    pub fn parse(name: &str) -> Result<Self> {
+        METHODS.iter().find(|m| m.name == name).map(|m| m.method).ok_or_else(|| {
+            let names: Vec<&str> = METHODS.iter().map(|m| m.name).collect();
+            let message = format!("there is no search `{name}`");
+            let help = format!("choose one of {}", names.join(", "));
+            Box::new(Diagnostic::error(codes::UNKNOWN_SEARCH, message).help(help))
+        })
+    }
+}
+
+/// What a search found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The best plan.
+    pub best: Evaluated,
+    /// The reading that a rule without suffix took.
+    pub reading: Option<Reading>,
+    /// Plans evaluated.
+    pub evaluations: u64,
+}
+
+/// Why a search found nothing.
+#[derive(Clone, Debug)]
+pub struct NothingFits {
+    /// The plan that came closest, with what it lacks.
+    pub closest: Option<(Degrees, Refusal)>,
+    /// Plans evaluated.
+    pub evaluations: u64,
+}
+
+/// Runs a search, or evaluates the one layout that the user forces.
+///
+/// `progress` is told the number of evaluations done and to do.
+///
+/// # Errors
+/// Illegal forced degrees, or a pass refuses the program; `Ok(Err(_))` where no plan fits.
+pub fn search(
+    evaluator: &Evaluator<'_>,
+    method: Method,
+    forced: Option<Degrees>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<std::result::Result<Found, NothingFits>> {
+    if let Some(degrees) = forced {
+        degrees.check(evaluator.facts(), evaluator.devices())?;
+        return degrees::best_of(evaluator, &[degrees], progress);
+    }
+    match method {
+        Method::Degrees => {
+            let tuples = degrees::tuples(evaluator.facts(), evaluator.devices());
+            degrees::best_of(evaluator, &tuples, progress)
+        }
+        Method::Megatron2021(reading) => megatron::run(evaluator, false, reading, progress),
+        Method::MegatronFolded(reading) => megatron::run(evaluator, true, reading, progress),
+    }
+}
