@@ -135,7 +135,7 @@ pub fn deal(
             taken += 1;
         }
         let last = i + 1 == factors.len();
-        if size % n != 0
+        if !size.is_multiple_of(n)
             || (last && taken < rest.len())
             || (!last && n < size && taken < rest.len())
         {

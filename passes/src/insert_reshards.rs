@@ -65,7 +65,7 @@ impl Inserter<'_> {
     }
 
     /// `value` in layout `target`.
-    fn to_layout(&mut self, value: Value, target: Layout) -> Value {
+    fn moved(&mut self, value: Value, target: Layout) -> Value {
         let target = target.normalise(self.mesh);
         if self.layout(value).normalise(self.mesh) == target {
             return value;
@@ -87,7 +87,7 @@ impl Inserter<'_> {
         let target = self.rewriter.old().layout(data.results[0]).cloned();
         let operand = self.rewriter.get(data.operands[0]);
         let target = target.unwrap_or_else(|| self.layout(operand));
-        let moved = self.to_layout(operand, target);
+        let moved = self.moved(operand, target);
         self.rewriter.bind(data.results[0], moved);
     }
 
@@ -98,7 +98,7 @@ impl Inserter<'_> {
         let operands = data.operands.iter().zip(&interface.operands).map(|(&v, slot)| {
             let value = self.rewriter.get(v);
             match slot.outer_layout(module) {
-                Some(layout) => self.to_layout(value, layout),
+                Some(layout) => self.moved(value, layout),
                 None => value,
             }
         });
@@ -111,7 +111,7 @@ impl Inserter<'_> {
             let Some(produced) = slot.outer_layout(module) else { continue };
             let wanted = self.layout(result);
             self.set_layout(result, produced);
-            let moved = self.to_layout(result, wanted);
+            let moved = self.moved(result, wanted);
             self.rewriter.bind(old_result, moved);
         }
     }
@@ -144,7 +144,7 @@ impl Inserter<'_> {
             let keeps = late.normalise(self.mesh) == natural && wanted.unreduced.is_empty();
             self.set_layout(result, natural);
             if !keeps {
-                let moved = self.to_layout(result, wanted);
+                let moved = self.moved(result, wanted);
                 self.rewriter.bind(old_result, moved);
             }
         }
@@ -205,7 +205,7 @@ impl Inserter<'_> {
                 passing |= !pending.is_empty();
                 target.unreduced = pending;
             }
-            fed.push(self.to_layout(value, target));
+            fed.push(self.moved(value, target));
         }
         fed
     }
@@ -233,7 +233,7 @@ impl Inserter<'_> {
                 Some(layout) => layout.clone(),
                 None => Layout { unreduced: Vec::new(), ..self.layout(value) },
             };
-            let moved = self.to_layout(value, target);
+            let moved = self.moved(value, target);
             self.rewriter.bind(old, moved);
         }
     }

@@ -51,7 +51,7 @@ impl Breakdown {
     /// Adds time to a category.
     pub fn add(&mut self, category: Category, time: Ns) {
         match self.times.iter_mut().find(|(c, _)| *c == category) {
-            Some((_, total)) => *total = *total + time,
+            Some((_, total)) => *total += time,
             None => {
                 self.times.push((category, time));
                 self.times.sort_by_key(|(c, _)| *c);

@@ -149,6 +149,9 @@ impl<'a> Plan<'a> {
     }
 }
 
+/// A value's name, type and layout.
+type Named = (String, Type, Option<Sharding>);
+
 /// One stage's program while it is built.
 struct Program<'a> {
     plan: &'a Plan<'a>,
@@ -161,7 +164,7 @@ impl Program<'_> {
         self.map.get(&old).copied().unwrap_or(old)
     }
 
-    fn data(&self, old: Value) -> (String, Type, Option<Sharding>) {
+    fn data(&self, old: Value) -> Named {
         let data = &self.plan.main.values[old];
         (data.name.clone(), data.ty.clone(), data.sharding.clone())
     }
@@ -278,12 +281,7 @@ impl Program<'_> {
     }
 
     /// Old result values of this stage's layers with the names and types they have here.
-    fn layer_results(
-        &self,
-        repeat: &Repeat,
-        carried: usize,
-        stage: usize,
-    ) -> Vec<(Value, (String, Type, Option<Sharding>))> {
+    fn layer_results(&self, repeat: &Repeat, carried: usize, stage: usize) -> Vec<(Value, Named)> {
         let plan = self.plan;
         let results = &plan.main.insts[plan.repeat].results;
         let mut out: Vec<_> = results[..carried].iter().map(|&v| (v, self.data(v))).collect();

@@ -1,6 +1,6 @@
 //! `degrees`: every legal tuple of parallel degrees.
 
-use super::{Evaluated, Evaluator, Found, NothingFits, Refusal};
+use super::{Evaluated, Evaluator, Found, NothingFits, Outcome, Refusal};
 use crate::strategy::{Degrees, Facts};
 use shardc_ir::diag::Result;
 use std::cmp::Ordering;
@@ -39,7 +39,7 @@ pub(super) fn best_of(
     evaluator: &Evaluator<'_>,
     tuples: &[Degrees],
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<std::result::Result<Found, NothingFits>> {
+) -> Result<Outcome> {
     let total = tuples.len() as u64;
     let mut best: Option<Evaluated> = None;
     let mut closest: Option<(Degrees, Refusal)> = None;
@@ -63,7 +63,7 @@ pub(super) fn best_of(
     }
     Ok(match best {
         Some(best) => Ok(Found { best, reading: None, evaluations: total }),
-        None => Err(NothingFits { closest, evaluations: total }),
+        None => Err(Box::new(NothingFits { closest, evaluations: total })),
     })
 }
 

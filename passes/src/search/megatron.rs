@@ -4,7 +4,7 @@
 //! then pipeline stages; as little of both as fits, data parallelism takes the rest; experts stay
 //! inside the node, split like everything else (2021) or over the node's devices (folded).
 
-use super::{Evaluated, Evaluator, Found, NothingFits, degrees};
+use super::{Evaluated, Evaluator, Found, NothingFits, Outcome, degrees};
 use crate::strategy::Degrees;
 use crate::strategy::degrees::whole_heads;
 use shardc_ir::diag::Result;
@@ -57,7 +57,7 @@ pub(super) fn run(
     folded: bool,
     reading: Option<Reading>,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<std::result::Result<Found, NothingFits>> {
+) -> Result<Outcome> {
     let readings = reading.map_or(Reading::ALL.to_vec(), |r| vec![r]);
     let mut best: Option<Found> = None;
     let mut evaluations = 0;
@@ -81,7 +81,7 @@ pub(super) fn run(
             // Say how far the rule's own tuples are from fitting.
             let tuples = ladder(evaluator, folded, Reading::Min);
             degrees::best_of(evaluator, &tuples, &mut |_, _| {}).map(|r| match r {
-                Ok(_) => Err(NothingFits { closest: None, evaluations }),
+                Ok(_) => Err(Box::new(NothingFits { closest: None, evaluations })),
                 Err(nothing) => Err(nothing),
             })
         }

@@ -111,6 +111,9 @@ pub struct NothingFits {
     pub evaluations: u64,
 }
 
+/// A plan, or why there is none.
+pub type Outcome = std::result::Result<Found, Box<NothingFits>>;
+
 /// Runs a search, or evaluates the one layout that the user forces.
 ///
 /// `progress` is told the number of evaluations done and to do.
@@ -122,7 +125,7 @@ pub fn search(
     method: Method,
     forced: Option<Degrees>,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<std::result::Result<Found, NothingFits>> {
+) -> Result<Outcome> {
     if let Some(degrees) = forced {
         degrees.check(evaluator.facts(), evaluator.devices())?;
         return degrees::best_of(evaluator, &[degrees], progress);

@@ -104,7 +104,7 @@ impl Degrees {
         }
         let experts = self.ep.saturating_mul(self.etp);
         let stage = self.stage_devices();
-        if facts.is_moe() && stage % experts != 0 {
+        if facts.is_moe() && !stage.is_multiple_of(experts) {
             return Some(format!("ep·etp is {experts}, which does not divide tp·dp·cp = {stage}"));
         }
         if self.pp > facts.layers.max(1) {

@@ -87,8 +87,9 @@ impl Groups {
 
 /// How `tp` splits into kv heads and heads of a group.
 fn split_heads(tp: u64, facts: &Facts) -> (u64, u64) {
-    let common =
-        |a: u64, b: u64| (1..=a.min(b)).rev().find(|d| a % d == 0 && b % d == 0).unwrap_or(1);
+    let common = |a: u64, b: u64| {
+        (1..=a.min(b)).rev().find(|d| a.is_multiple_of(*d) && b.is_multiple_of(*d)).unwrap_or(1)
+    };
     let kv = facts.heads.iter().fold(tp, |n, &(kv, _)| common(n, kv));
     (kv, tp / kv.max(1))
 }
