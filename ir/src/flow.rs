@@ -168,7 +168,7 @@ pub fn check_split(factor: &Factor, mesh: &Mesh, axes: &[AxisRef]) -> Result<(),
     if legal(parts) {
         return Ok(());
     }
-    let below = (1..parts.min(size)).rev().find(|&p| legal(p)).unwrap_or(1);
+    let below = (1..=size.min(parts - 1)).rev().find(|&p| legal(p)).unwrap_or(1);
     let above = (parts + 1..=size.min(parts.saturating_mul(64))).find(|&p| legal(p));
     let unit = if granule > 1 { format!(" in blocks of {granule}") } else { String::new() };
     let above = above.map_or(String::new(), |p| format!(" and {p}"));

@@ -19,3 +19,4 @@ pub mod rewrite;
 pub mod rule;
 pub mod text;
 pub mod types;
+pub mod verify;

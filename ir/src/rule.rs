@@ -5,8 +5,10 @@
 //! splits every dimension that carries the factor; an axis on a reduction factor leaves the result
 //! partial.
 
-use crate::dim::Dim;
+use crate::dim::{Dim, Sym};
+use crate::graph::Module;
 use crate::layout::ReduceKind;
+use std::fmt;
 
 /// What happens when an axis splits a factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -182,29 +184,43 @@ fn intern(factors: &mut Vec<Factor>, letter: char) -> FactorId {
     })
 }
 
-impl std::fmt::Display for Rule {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Rule {
+    /// The rule with the symbol names of `module`.
+    pub fn show(&self, module: &Module) -> String {
+        self.text(&|s| module.syms.get(s).map_or("?", |sym| sym.name.as_str()))
+    }
+
+    fn text<'a>(&self, symbol: &'a dyn Fn(Sym) -> &'a str) -> String {
+        let size = |x: &Factor| format!("{}={}", x.name, x.size.show(symbol));
+        let sizes = self.factors.iter().map(size).collect::<Vec<_>>().join(", ");
+        let (operands, results) = (self.side(&self.operands), self.side(&self.results));
+        let reduction = self.list("reduction", |x| matches!(x.kind, FactorKind::Reduction(_)));
+        let whole = self.list("need_replication", |x| x.kind == FactorKind::NeedReplication);
+        format!("{operands} -> {results} {{{sizes}}}{reduction}{whole}")
+    }
+
+    /// `([t, k], [k, n])`.
+    fn side(&self, values: &[DimFactors]) -> String {
+        let dim = |ids: &Vec<FactorId>| {
+            ids.iter().map(|&i| self.factors[i].name.as_str()).collect::<String>()
+        };
         let value = |dims: &DimFactors| {
-            let dim = |ids: &Vec<FactorId>| {
-                ids.iter().map(|&i| self.factors[i].name.as_str()).collect::<String>()
-            };
             format!("[{}]", dims.iter().map(dim).collect::<Vec<_>>().join(", "))
         };
-        let side = |values: &[DimFactors]| values.iter().map(value).collect::<Vec<_>>().join(", ");
-        write!(f, "({}) -> ({})", side(&self.operands), side(&self.results))?;
-        let size = |x: &Factor| format!("{}={}", x.name, x.size.show(&|_| "sym"));
-        write!(f, " {{{}}}", self.factors.iter().map(size).collect::<Vec<_>>().join(", "))?;
-        let list = |label: &str, keep: &dyn Fn(&Factor) -> bool| {
-            let names: Vec<_> =
-                self.factors.iter().filter(|x| keep(x)).map(|x| x.name.as_str()).collect();
-            if names.is_empty() {
-                String::new()
-            } else {
-                format!(" {label}={{{}}}", names.join(", "))
-            }
-        };
-        let reduction = list("reduction", &|x| matches!(x.kind, FactorKind::Reduction(_)));
-        let whole = list("need_replication", &|x| x.kind == FactorKind::NeedReplication);
-        write!(f, "{reduction}{whole}")
+        format!("({})", values.iter().map(value).collect::<Vec<_>>().join(", "))
+    }
+
+    /// ` label={a, b}` of the factors to keep, or nothing.
+    fn list(&self, label: &str, keep: impl Fn(&Factor) -> bool) -> String {
+        let kept = self.factors.iter().filter(|x| keep(x)).map(|x| x.name.as_str());
+        let names = kept.collect::<Vec<_>>().join(", ");
+        if names.is_empty() { names } else { format!(" {label}={{{names}}}") }
+    }
+}
+
+impl fmt::Display for Rule {
+    /// The rule with every symbol shown as `%sym`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text(&|_| "sym"))
     }
 }

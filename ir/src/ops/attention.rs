@@ -124,6 +124,9 @@ impl Operator for KvWrite {
         if x[0].kind != Kind::Cache {
             return Err("operand 0 must be a cache".to_string());
         }
+        if x[0].rank() < 2 {
+            return Err("operand 0 must be [requests, capacity, …]".to_string());
+        }
         rank_is("operand 1 (rows)", x[1], x[0].rank())?;
         rank_is("operand 2 (positions)", x[2], 2)?;
         same_dim("number of requests", x[0].dims[0], x[1].dims[0])?;

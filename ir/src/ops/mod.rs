@@ -19,6 +19,8 @@ mod table;
 pub use table::{OPS, Op};
 
 use crate::attr::Attrs;
+use crate::dim::Dim;
+use crate::graph::Level;
 use crate::rule::Rule;
 use crate::types::Type;
 
@@ -64,6 +66,34 @@ pub enum Lifespan {
     Communicating,
     /// At local level only.
     Local,
+}
+
+impl Lifespan {
+    /// Whether an operator with this lifespan may appear at `level`.
+    pub fn allows(self, level: Level) -> bool {
+        match self {
+            Lifespan::Always => true,
+            Lifespan::Global => level < Level::Local,
+            Lifespan::Sharded => level == Level::Sharded,
+            Lifespan::Communicating => level >= Level::Collective,
+            Lifespan::Local => level == Level::Local,
+        }
+    }
+}
+
+impl Op {
+    /// The operator with those attributes that name extents of the first result set to `dims`: at
+    /// local level they are shares, like the result.
+    pub fn with_extents(&self, dims: &[Dim]) -> Op {
+        let mut op = self.clone();
+        match &mut op {
+            Op::Reshape(reshape) => reshape.shape = dims.to_vec(),
+            Op::Broadcast(broadcast) => broadcast.shape = dims.to_vec(),
+            Op::Dispatch(dispatch) => dispatch.experts = dims.first().copied().unwrap_or(1.into()),
+            _ => {}
+        }
+        op
+    }
 }
 
 /// A row of the operator table.

@@ -75,9 +75,11 @@ attrs! {
     }
 }
 
-fn elements(dims: &[Dim]) -> (u128, Vec<Dim>) {
-    let fixed = dims.iter().filter_map(|d| d.as_fixed()).map(u128::from).product();
-    (fixed, dims.iter().copied().filter(|d| d.as_fixed().is_none()).collect())
+/// The product of the fixed extents, `None` beyond 128 bits, and the other extents.
+fn elements(dims: &[Dim]) -> (Option<u128>, Vec<Dim>) {
+    let mut fixed = dims.iter().filter_map(|d| d.as_fixed()).map(u128::from);
+    let product = fixed.try_fold(1u128, u128::checked_mul);
+    (product, dims.iter().copied().filter(|d| d.as_fixed().is_none()).collect())
 }
 
 /// Groups of operand and result dimensions that hold the same elements, left to right.
@@ -201,7 +203,8 @@ fn reshape_rule(from: &[Dim], to: &[Dim]) -> Option<Rule> {
 
 impl Operator for Reshape {
     fn infer(&self, x: &[&Type]) -> Result<Inferred, String> {
-        if elements(&x[0].dims) != elements(&self.shape) {
+        let (from, to) = (elements(&x[0].dims), elements(&self.shape));
+        if from.0.is_none() || from != to {
             return Err("`shape` has another number of elements".to_string());
         }
         Inferred::one(x[0].as_tensor().with_dims(self.shape.clone()))

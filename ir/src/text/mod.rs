@@ -19,8 +19,8 @@ mod spans;
 
 pub use parse::{MAX_SOURCE, Parsed, parse};
 pub use print::{Listing, listing, print};
-pub use show::show_type;
+pub use show::{show_name, show_type};
 pub use spans::{FuncSpans, Spans};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

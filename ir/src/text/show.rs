@@ -32,7 +32,7 @@ fn show_dim(module: &Module, dim: Dim) -> String {
 }
 
 /// `%x`, `@layer`, or `%"two words"`.
-pub(crate) fn show_name(sign: char, name: &str) -> String {
+pub fn show_name(sign: char, name: &str) -> String {
     if is_plain_name(name) { format!("{sign}{name}") } else { format!("{sign}{}", quote(name)) }
 }
 

@@ -203,7 +203,8 @@ fn stands_alone(value: &AttrValue) -> bool {
     }
 }
 
-fn arb_module() -> impl Strategy<Value = Module> {
+/// Modules with every kind of type, layout, attribute and operator, mostly not well formed.
+pub(crate) fn arb_module() -> impl Strategy<Value = Module> {
     let attrs = proptest::collection::vec(("[a-z_]{1,6}", attr_candidates(), 0usize..16), 0..3);
     let funcs = proptest::collection::vec(arb_func(), 0..4);
     let head = (arb_name(), 0..Level::NAMES.len(), attrs);
