@@ -168,7 +168,7 @@ fn nearest(at: u64, most: u64, legal: impl Fn(u64) -> bool) -> String {
 }
 
 impl fmt::Display for Degrees {
-    /// `tp=8 dp=4 ep=32`: degrees of 1 are left out, except that something is always printed.
+    /// `tp=8 dp=4 ep=32`: degrees of 1 are left out, and `etp` where it follows from `tp`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = [
             ("tp", self.tp),
@@ -178,8 +178,10 @@ impl fmt::Display for Degrees {
             ("ep", self.ep),
             ("etp", self.etp),
         ];
+        let implied = self.ep == 1 && self.etp == self.tp;
+        let shown = |name: &str, degree: u64| degree > 1 && !(name == "etp" && implied);
         let shown: Vec<String> =
-            all.iter().filter(|(_, d)| *d > 1).map(|(n, d)| format!("{n}={d}")).collect();
+            all.iter().filter(|(n, d)| shown(n, *d)).map(|(n, d)| format!("{n}={d}")).collect();
         f.write_str(if shown.is_empty() { "tp=1" } else { "" })?;
         f.write_str(&shown.join(" "))
     }
