@@ -89,7 +89,7 @@ fn slice_map(
         inputs: split - batch,
         tensors,
         experts: (batch > 0).then(|| param.dims[0]),
-        transposed: packing.transposed,
+        transposed: packing.transposed && split > batch,
         rows: param.rows.or_else(|| fused_rows(param, packing.fusion, weights)),
     }
 }
