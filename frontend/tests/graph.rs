@@ -4,12 +4,14 @@
 
 mod common;
 
-use common::{configs, models, read};
-use shardc_frontend::graph::{GraphOptions, build, weights};
-use shardc_frontend::spec::{Attention, DType, ModelSpec, Scales};
+use common::{configs, models, read, shipped};
+use shardc_frontend::graph::{GraphOptions, OutputRows, WeightMap, build, weights};
+use shardc_frontend::spec::{Attention, DType, ModelSpec, Pattern, Scales};
 use shardc_ir::graph::{Func, Module};
 use shardc_ir::layers::Interface;
+use shardc_ir::ops::control::Run;
 use shardc_ir::ops::{Inferred, Op};
+use shardc_ir::text::{parse, print};
 use shardc_ir::types::{Kind, Type};
 use std::path::Path;
 
@@ -160,5 +162,86 @@ fn windows_see_new_keys_beside_the_cache() {
             .iter()
             .any(|(name, _)| name.ends_with("attn.latent_cache"));
         assert_eq!(mla, latent, "{name}");
+    }
+}
+
+/// Functions before `@main`, and the runs of `repeat`.
+fn outline(name: &str) -> String {
+    let module = graph(&read(&shipped(&format!("{name}.json"))), GraphOptions::default());
+    let main = main_of(&module);
+    let runs = main.insts.values().find_map(|data| match &data.op {
+        Op::Repeat(repeat) => Some(repeat.layers.clone()),
+        _ => None,
+    });
+    let show = |run: Run| format!("{}×[{}]", run.trips, run.body.join(" "));
+    runs.unwrap().into_iter().map(show).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn functions_are_named_after_what_sets_layers_apart() {
+    assert_eq!(outline("meta-llama__Meta-Llama-3-8B"), "32×[layer]");
+    assert_eq!(outline("deepseek-ai__DeepSeek-V3"), "3×[dense] 58×[moe]");
+    assert_eq!(outline("openai__gpt-oss-120b"), "18×[sliding full]");
+    assert_eq!(
+        outline("meta-llama__Llama-4-Maverick-17B-128E-Instruct"),
+        "12×[chunked_dense chunked_moe chunked_dense full_moe]"
+    );
+}
+
+#[test]
+fn layers_stored_alike_share_a_function() {
+    let mut spec = read(&shipped("Qwen__Qwen3-32B-FP8.json"));
+    spec.quantisation.skip.push(Pattern::new("model.layers.5.mlp"));
+    let module = graph(&spec, GraphOptions::default());
+    let names: Vec<&str> = module.funcs.values().map(|f| f.name.as_str()).collect();
+    assert_eq!(names, ["layer", "layer_2", "main"]);
+    check("mixed formats", &module);
+}
+
+#[test]
+fn position_biases_are_refused_by_name() {
+    let mut spec = read(&shipped("meta-llama__Meta-Llama-3-8B.json"));
+    let Attention::Gqa(gqa) = &mut spec.layers[0].attention else { panic!("not gqa") };
+    gqa.alibi = true;
+    let error = build(&spec, &GraphOptions::default()).unwrap_err();
+    assert_eq!(error.code.id, "F202");
+    assert!(error.message.contains("ALiBi"), "{error}");
+}
+
+#[test]
+fn narrow_formats_do_not_compute() {
+    let spec = read(&shipped("meta-llama__Meta-Llama-3-8B.json"));
+    for options in [
+        GraphOptions { dtype: Some(DType::F8E4M3), ..GraphOptions::default() },
+        GraphOptions { kv_dtype: Some(DType::I4), ..GraphOptions::default() },
+    ] {
+        assert_eq!(build(&spec, &options).unwrap_err().code.id, "F204");
+    }
+}
+
+fn map_of(name: &str, param: &str) -> WeightMap {
+    let spec = read(&shipped(&format!("{name}.json")));
+    weights(&spec).into_iter().find(|m| m.param == param).unwrap()
+}
+
+#[test]
+fn fused_tensors_are_taken_apart_by_rows() {
+    let key = map_of("microsoft__Phi-3-medium-4k-instruct", "layer.attn.k.w");
+    assert_eq!(key.tensors[1], "model.layers.1.self_attn.qkv_proj.weight");
+    assert_eq!(key.rows, Some(OutputRows { first: 5120, run: 1280, stride: 7680, runs: 1 }));
+    let up = map_of("openai__gpt-oss-20b", "sliding.moe.up.w");
+    assert_eq!((up.experts, up.transposed, up.dims), (Some(32), true, vec![32, 2880, 2880]));
+    assert_eq!(up.rows, Some(OutputRows { first: 1, run: 1, stride: 2, runs: 2880 }));
+    let value = map_of("deepseek-ai__DeepSeek-V3", "dense.attn.kv_b_v.w");
+    assert_eq!(value.rows, Some(OutputRows { first: 128, run: 128, stride: 256, runs: 128 }));
+}
+
+#[test]
+fn graphs_survive_their_text() {
+    for (name, spec) in specs() {
+        let text = print(&graph(&spec, GraphOptions::default()));
+        let parsed = parse(&text);
+        assert!(parsed.diagnostics.is_empty(), "{name}: {:?}", parsed.diagnostics);
+        assert_eq!(print(&parsed.module), text, "{name}");
     }
 }

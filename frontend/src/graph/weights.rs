@@ -19,7 +19,8 @@ pub struct WeightMap {
     /// Leading dimensions of the slice that are inputs of a projection, after the experts; 0 where
     /// the tensor has the slice's own order (embeddings, norms, biases).
     pub inputs: usize,
-    /// Tensor of each layer, in order; one entry outside layers. `{e}` numbers the expert.
+    /// Tensor of each layer, in order; one entry outside layers. `{e}` numbers the expert; `{h}`
+    /// numbers the head where each head has a tensor of its own, heads outermost.
     pub tensors: Vec<String>,
     /// Routed experts along the slice's first dimension. Where the tensor names hold no `{e}`, one
     /// tensor holds all experts, outermost.
