@@ -8,6 +8,16 @@ entity_id! {
     Sym
 }
 
+impl Sym {
+    /// A stand-in for the name where the module is not at hand: `#0`, `#1`, …;
+    /// [`Module::name_symbols`](crate::graph::Module::name_symbols) puts the names in.
+    pub fn placeholder(self) -> &'static str {
+        use crate::entity::EntityId;
+        const NUMBERS: [&str; 8] = ["#0", "#1", "#2", "#3", "#4", "#5", "#6", "#7"];
+        NUMBERS.get(self.index()).copied().unwrap_or("#")
+    }
+}
+
 /// A declared symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SymDim {

@@ -181,6 +181,14 @@ impl Module {
         bind
     }
 
+    /// A text with the names of symbols put in for their [placeholders](Sym::placeholder).
+    pub fn name_symbols(&self, text: &str) -> String {
+        let named = |text: String, (sym, data): (Sym, &SymDim)| {
+            text.replace(&format!("%{}", sym.placeholder()), &format!("%{}", data.name))
+        };
+        self.syms.iter().take(8).fold(text.to_string(), named)
+    }
+
     /// Shows an extent with the symbol names of this module.
     pub fn show_dim(&self, dim: Dim) -> String {
         dim.show(&|s| self.syms[s].name.as_str()).to_string()

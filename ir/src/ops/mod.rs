@@ -19,7 +19,7 @@ mod table;
 pub use table::{OPS, Op};
 
 use crate::attr::Attrs;
-use crate::dim::Dim;
+use crate::dim::{Dim, Sym};
 use crate::graph::Level;
 use crate::rule::Rule;
 use crate::types::Type;
@@ -134,7 +134,8 @@ pub trait Operator: Attrs {
     /// Result types from operand types (the table has checked the number of operands).
     ///
     /// # Errors
-    /// Says what does not fit, naming operands by position.
+    /// Says what does not fit, naming operands by position and symbols by
+    /// [number](crate::dim::Sym::placeholder), since the module is not known here.
     fn infer(&self, operands: &[&Type]) -> Result<Inferred, String>;
 
     /// The sharding rule, or `None` where layouts do not flow through factors (collectives,
@@ -149,12 +150,12 @@ pub(crate) fn letters(n: usize) -> String {
     ('a'..='z').chain('A'..='Z').take(n).collect()
 }
 
-/// Checks that two extents agree.
-pub(crate) fn same_dim(what: &str, a: crate::dim::Dim, b: crate::dim::Dim) -> Result<(), String> {
+/// Checks that two extents agree. The error shows symbols by number, as [`Sym::placeholder`] does.
+pub(crate) fn same_dim(what: &str, a: Dim, b: Dim) -> Result<(), String> {
     if a == b {
         return Ok(());
     }
-    let show = |d: crate::dim::Dim| d.show(&|_| "sym").to_string();
+    let show = |d: Dim| d.show(&Sym::placeholder).to_string();
     Err(format!("{what} differs: {} against {}", show(a), show(b)))
 }
 

@@ -4,9 +4,10 @@
 use super::codes;
 use super::global;
 use super::report::{Reporter, Site};
+use super::structure::result_count;
 use crate::graph::{FuncId, FuncKind, Inst, InstData, Value};
 use crate::layout::Layout;
-use crate::ops::{Family, Inferred, Op};
+use crate::ops::{Inferred, Op};
 use crate::text::{show_name, show_type};
 use crate::types::Type;
 use std::collections::BTreeMap;
@@ -18,9 +19,7 @@ pub(super) fn shares(r: &mut Reporter<'_>) {
         return;
     }
     for (id, inst, data) in r.insts() {
-        if data.op.info().family != Family::Collective {
-            one_global(r, id, inst, data);
-        }
+        one_global(r, id, inst, data);
     }
 }
 
@@ -56,13 +55,20 @@ fn one_global(r: &mut Reporter<'_>, id: FuncId, inst: Inst, data: &InstData) {
     let operands: Vec<&Type> = operands.iter().collect();
     let name = data.op.info().name;
     let site = Site::Inst(id, inst);
-    match r.global_op(id, inst).infer(&operands) {
+    let inferred = match r.global_op(id, inst).infer(&operands) {
+        Ok(inferred) => inferred,
         Err(cause) => {
+            let cause = r.module.name_symbols(&cause);
             let message = format!("the global tensors behind `{name}` do not fit: {cause}");
-            r.fail(site, codes::OTHER_GLOBAL, message);
+            return r.fail(site, codes::OTHER_GLOBAL, message);
         }
-        Ok(Inferred::Declared(_)) => {}
-        Ok(Inferred::Types(types)) => {
+    };
+    if let Err(message) = result_count(&inferred, data) {
+        return r.fail(site, codes::OTHER_GLOBAL, message);
+    }
+    match inferred {
+        Inferred::Declared(_) => {}
+        Inferred::Types(types) => {
             for (ty, &value) in types.iter().zip(&data.results) {
                 let written = r.global_type(id, value);
                 if *ty != written {

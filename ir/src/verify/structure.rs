@@ -5,7 +5,7 @@ use super::report::{Reporter, Site};
 use super::{attributes, types};
 use crate::dim::Dim;
 use crate::entity::EntityId;
-use crate::graph::{Def, Func, FuncId, Inst, InstData, Value};
+use crate::graph::{Def, Func, FuncId, Inst, InstData, Level, Value};
 use crate::ops::{Inferred, Lifespan};
 use crate::text::{show_name, show_type};
 use crate::types::Type;
@@ -195,32 +195,45 @@ fn arity(r: &mut Reporter<'_>, id: FuncId, inst: Inst, data: &InstData) -> bool 
     false
 }
 
-/// V110.
+/// V110. Local types are judged by the global ones behind them, under V502.
 fn result_types(r: &mut Reporter<'_>, id: FuncId, inst: Inst, data: &InstData) {
+    if r.module.level == Level::Local {
+        return;
+    }
     let func = r.func(id);
     let site = Site::Inst(id, inst);
     let name = data.op.info().name;
     let inferred = match data.op.infer(&func.operand_types(inst)) {
         Ok(inferred) => inferred,
         Err(cause) => {
+            let cause = r.module.name_symbols(&cause);
             let message = format!("`{name}` does not fit its operands: {cause}");
             return r.fail(site, codes::RESULT_TYPE, message);
         }
     };
-    let wanted = match &inferred {
-        Inferred::Types(types) => Some(types.len()),
-        Inferred::Declared(count) => *count,
-    };
-    let got = data.results.len();
-    if let Some(wanted) = wanted.filter(|&w| w != got) {
-        let plural = if wanted == 1 { "" } else { "s" };
-        let message = format!("`{name}` has {wanted} result{plural}, not {got}");
+    if let Err(message) = result_count(&inferred, data) {
         return r.fail(site, codes::RESULT_TYPE, message);
     }
     let Inferred::Types(types) = inferred else { return };
     for (ty, &value) in types.iter().zip(&data.results) {
         if ty != func.ty(value) {
             wrong_type(r, id, value, ty);
+        }
+    }
+}
+
+/// Whether an instruction has as many results as its operator gives.
+pub(super) fn result_count(inferred: &Inferred, data: &InstData) -> Result<(), String> {
+    let wanted = match inferred {
+        Inferred::Types(types) => Some(types.len()),
+        Inferred::Declared(count) => *count,
+    };
+    let got = data.results.len();
+    match wanted.filter(|&w| w != got) {
+        None => Ok(()),
+        Some(wanted) => {
+            let plural = if wanted == 1 { "" } else { "s" };
+            Err(format!("`{}` has {wanted} result{plural}, not {got}", data.op.info().name))
         }
     }
 }

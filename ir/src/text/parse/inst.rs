@@ -148,6 +148,7 @@ impl Parser<'_> {
                 Err(self.cur.error(codes::NEEDS_TYPE, span, message, help))
             }
             Err(cause) => {
+                let cause = self.module.name_symbols(&cause);
                 let message = format!("`{name}` does not fit its operands: {cause}");
                 Err(self.cur.report(Diagnostic::error(codes::NEEDS_TYPE, message).at(span, "")))
             }
