@@ -42,6 +42,9 @@ shardc_ir::codes! {
     /// A part of the model is left out.
     IGNORED = "F310", User, "a part of the model is left out; the plan goes on without it";
 
+    /// A nested text model omits a size that its class supplies.
+    DEFAULTED = "F311", User, "a nested text model omits a size; the library's class supplies it";
+
     /// A count exceeds 64 bits.
     OVERFLOW = "F401", User, "a parameter count does not fit in 64 bits";
 

@@ -2,9 +2,10 @@
 
 mod common;
 
-use common::{models, read, shipped};
+use common::{configs, models, read, shipped};
 use shardc_frontend::spec::DType;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 #[test]
 fn parameters_are_exact() {
@@ -14,6 +15,17 @@ fn parameters_are_exact() {
         .into_iter()
         .map(|(name, text)| (name, read(&text).parameters().unwrap()))
         .collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn files_as_they_stand_on_the_hub_count_exactly() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let text = std::fs::read_to_string(folder.join("published.counts.json")).unwrap();
+    let expected: BTreeMap<String, u64> = serde_json::from_str(&text).unwrap();
+    let files = configs(&folder.join("published"));
+    let found: BTreeMap<String, u64> =
+        files.into_iter().map(|(name, text)| (name, read(&text).parameters().unwrap())).collect();
     assert_eq!(found, expected);
 }
 

@@ -150,7 +150,7 @@ impl Core {
 pub(crate) fn layer_count(cx: &Fields, key: &'static str) -> Result<usize> {
     match cx.opt_whole(key, 1, MAX_LAYERS)? {
         Some(n) => Ok(n as usize),
-        None => Err(cx.missing(key)),
+        None => Ok(cx.dim(key)?.min(MAX_LAYERS) as usize),
     }
 }
 

@@ -172,7 +172,10 @@ impl<'a> Fields<'a> {
             Some((_, member)) => warning.at(member.span(), ""),
             None => warning,
         };
-        self.log.notes.borrow_mut().push(warning);
+        let mut notes = self.log.notes.borrow_mut();
+        if !notes.contains(&warning) {
+            notes.push(warning);
+        }
     }
 
     /// A whole number in `1 ..= MAX_DIM`.
@@ -193,8 +196,13 @@ impl<'a> Fields<'a> {
         if let Some(n) = self.opt_whole(keys, 1, MAX_DIM)? {
             return Ok(Some(n));
         }
-        let spelt = |key: &str| self.defaults.iter().find(|(name, _)| *name == key);
-        Ok(keys.spellings().iter().find_map(|key| spelt(key)).map(|(_, n)| *n))
+        let spelt = |key: &&'static str| self.defaults.iter().find(|(name, _)| name == key);
+        let found = keys.spellings().iter().find_map(spelt);
+        if let Some((key, n)) = found {
+            let message = format!("`{}` is absent; the library's {n} is taken", self.full(key));
+            self.warn(codes::DEFAULTED, keys, message);
+        }
+        Ok(found.map(|(_, n)| *n))
     }
 
     /// A whole number in `lo ..= hi`, or `default` where the key is absent.

@@ -31,12 +31,14 @@ pub(super) fn defaults(family: &str) -> &'static [(&'static str, u64)] {
         "llama" => &[
             ("hidden_size", 4096),
             ("intermediate_size", 11008),
+            ("num_hidden_layers", 32),
             ("num_attention_heads", 32),
             ("vocab_size", 32000),
         ],
         "mistral" => &[
             ("hidden_size", 4096),
             ("intermediate_size", 14336),
+            ("num_hidden_layers", 32),
             ("num_attention_heads", 32),
             ("num_key_value_heads", 8),
             ("vocab_size", 32000),

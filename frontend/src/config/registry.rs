@@ -221,14 +221,14 @@ pub static FAMILIES: &[Family] = &[
     },
     Family {
         name: "glm",
-        model_types: &["glm", "glm4v_text"],
+        model_types: &["glm"],
         architectures: &["GlmForCausalLM"],
         summary: "half of each head rotates, biases on q, k and v (GLM 4 9B)",
         read: glm::glm,
     },
     Family {
         name: "glm4",
-        model_types: &["glm4"],
+        model_types: &["glm4", "glm4v_text"],
         architectures: &["Glm4ForCausalLM"],
         summary: "GLM with sandwich norms (GLM 4 0414)",
         read: glm::glm4,
