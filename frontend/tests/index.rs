@@ -1,5 +1,7 @@
 //! Published indices against the models whose dimensions they have.
 
+#![allow(clippy::unwrap_used, reason = "a test stops where a file is missing")]
+
 mod common;
 
 use common::{read, shipped};

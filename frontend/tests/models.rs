@@ -1,5 +1,7 @@
 //! The shipped configurations give exactly the published parameter counts.
 
+#![allow(clippy::unwrap_used, reason = "a test stops where a file is missing")]
+
 mod common;
 
 use common::{configs, models, read, shipped};

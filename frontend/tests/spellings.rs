@@ -3,6 +3,8 @@
 //!
 //! [`ModelSpec`]: shardc_frontend::spec::ModelSpec
 
+#![allow(clippy::unwrap_used, reason = "a test stops where a file is missing")]
+
 mod common;
 
 use common::{configs, read};

@@ -20,6 +20,9 @@ pub(crate) struct Style {
     pub(crate) act: (&'static str, &'static str),
     /// Keys of the sizes.
     pub(crate) keys: SizeKeys,
+    /// Sizes that the class would fill with a number unfit for other models of the family, so that
+    /// they must be there; null will do.
+    pub(crate) required: &'static [&'static str],
     /// Tensor names.
     pub(crate) names: Names,
 }
@@ -47,8 +50,16 @@ impl Style {
             heads: "num_attention_heads",
             kv_heads: "num_key_value_heads",
         },
+        required: &[],
         names: Names::LLAMA,
     };
+
+    /// A class that must be told the KV heads.
+    pub(crate) const GROUPED: Style = Style { required: &["num_key_value_heads"], ..Style::LLAMA };
+
+    /// A class that must be told the KV heads and the width of a head.
+    pub(crate) const HEADED: Style =
+        Style { required: &["num_key_value_heads", "head_dim"], ..Style::LLAMA };
 }
 
 /// The shared keys, read.
@@ -67,6 +78,7 @@ impl Core {
     /// Reads the shared keys; without a key for them, KV heads are as many as heads.
     pub(crate) fn read(cx: &Cx, style: Style) -> Result<Self> {
         let keys = style.keys;
+        style.required.iter().try_for_each(|key| cx.require(key))?;
         let heads = cx.dim(keys.heads)?;
         let kv_heads = cx.dim_or(keys.kv_heads, heads)?;
         check_heads(cx, heads, kv_heads, [keys.heads, keys.kv_heads])?;

@@ -1,11 +1,11 @@
 //! Typed access to a configuration's keys; every failure points at the guilty bytes.
 
+use super::log::Log;
 use crate::codes;
 use crate::json::{Member, Node, Value};
 use crate::similar;
 use shardc_ir::diag::{Code, Diagnostic, Result, Span};
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Largest extent of one dimension: 2^24, 16 times the largest published vocabulary.
 pub const MAX_DIM: u64 = 1 << 24;
@@ -30,64 +30,6 @@ impl<const N: usize> Keys for [&'static str; N] {
     fn spellings(&self) -> &[&'static str] {
         self
     }
-}
-
-/// What was asked of one object.
-struct Asked<'a> {
-    object: &'a BTreeMap<String, Member>,
-    found: BTreeSet<&'static str>,
-    absent: BTreeSet<&'static str>,
-}
-
-/// What was asked of all objects, and what the reader should know.
-#[derive(Default)]
-pub(crate) struct Log<'a> {
-    asked: RefCell<BTreeMap<u32, Asked<'a>>>,
-    notes: RefCell<Vec<Diagnostic>>,
-}
-
-impl<'a> Log<'a> {
-    fn record(&self, fields: &Fields<'a>, key: &'static str, found: bool) {
-        let mut asked = self.asked.borrow_mut();
-        let entry = asked.entry(fields.span.start).or_insert_with(|| Asked {
-            object: fields.object,
-            found: BTreeSet::new(),
-            absent: BTreeSet::new(),
-        });
-        if found {
-            entry.found.insert(key)
-        } else {
-            entry.absent.insert(key)
-        };
-    }
-
-    /// The warnings so far, emptied.
-    pub(crate) fn take_notes(&self) -> Vec<Diagnostic> {
-        self.notes.take()
-    }
-
-    /// Fails where a key that nobody read looks like one that was looked for in vain.
-    pub(crate) fn check_spelling(&self) -> Result<()> {
-        for asked in self.asked.borrow().values() {
-            let unread = asked.object.iter().filter(|(key, _)| !asked.found.contains(key.as_str()));
-            for (key, member) in unread.take(1000) {
-                let guess = asked.absent.iter().find(|absent| similar::same_key(key, absent));
-                if let Some(guess) = guess {
-                    return Err(misspelt(key, member, guess));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-fn misspelt(key: &str, member: &Member, guess: &str) -> Box<Diagnostic> {
-    Box::new(
-        Diagnostic::error(codes::MISSPELT_KEY, format!("unknown key `{key}`"))
-            .at(member.key_span, "")
-            .note(format!("`{guess}` is absent, and nothing reads `{key}`"))
-            .help(format!("write `{guess}`, or remove the key")),
-    )
 }
 
 /// One object of a configuration.
@@ -137,9 +79,14 @@ impl<'a> Fields<'a> {
         Span { start: self.span.start, end: self.span.start + 1 }
     }
 
-    /// Fails where a key is absent; null will do.
+    /// Fails where a key is absent and the class has no size for it; null will do.
     pub(crate) fn require(&self, key: &'static str) -> Result<()> {
-        if self.object.contains_key(key) { Ok(()) } else { Err(self.missing(key)) }
+        let defaulted = self.defaults.iter().any(|(name, _)| *name == key);
+        self.log.record(self.span, self.object, key, self.object.contains_key(key));
+        match defaulted || self.object.contains_key(key) {
+            true => Ok(()),
+            false => Err(self.missing(key)),
+        }
     }
 
     /// Every key of the object.
@@ -155,7 +102,12 @@ impl<'a> Fields<'a> {
         };
         let hit = keys.spellings().iter().find_map(there);
         for key in keys.spellings() {
-            self.log.record(self, key, hit.is_some() || self.object.contains_key(*key));
+            self.log.record(
+                self.span,
+                self.object,
+                key,
+                hit.is_some() || self.object.contains_key(*key),
+            );
         }
         hit
     }
@@ -172,10 +124,7 @@ impl<'a> Fields<'a> {
             Some((_, member)) => warning.at(member.span(), ""),
             None => warning,
         };
-        let mut notes = self.log.notes.borrow_mut();
-        if !notes.contains(&warning) {
-            notes.push(warning);
-        }
+        self.log.note(warning);
     }
 
     /// A whole number in `1 ..= MAX_DIM`.
@@ -340,7 +289,7 @@ impl<'a> Fields<'a> {
 
     /// The object at `key`, or `None` where the key is absent or holds something else.
     pub(crate) fn object_if(&self, key: &'static str) -> Result<Option<Fields<'a>>> {
-        match self.object.get(key).map(|member| &member.node.value) {
+        match self.find(key).map(|(_, member)| &member.node.value) {
             Some(Value::Object(_)) => self.object(key),
             _ => Ok(None),
         }

@@ -70,6 +70,11 @@ pub(crate) fn window(cx: &Fields) -> Result<Option<u64>> {
     Ok(cx.opt_whole("sliding_window", 0, MAX_POSITIONS)?.filter(|window| *window > 0))
 }
 
+/// The window named by `sliding_window`; `default` where the key is absent, none where it is null.
+pub(crate) fn window_or(cx: &Fields, default: u64) -> Result<Option<u64>> {
+    if cx.require("sliding_window").is_ok() { window(cx) } else { Ok(Some(default)) }
+}
+
 /// A mask per layer: from `layer_types` where given, else sliding where `sliding(layer)` says so.
 /// Layers that slide need a window.
 pub(crate) fn masks(

@@ -8,6 +8,7 @@ mod core;
 mod families;
 mod fields;
 mod layers;
+mod log;
 mod moe;
 mod multimodal;
 mod quant;
@@ -21,7 +22,8 @@ pub use registry::{FAMILIES, Family};
 
 use crate::json;
 use crate::spec::ModelSpec;
-use fields::{Fields, Log};
+use fields::Fields;
+use log::Log;
 use shardc_ir::diag::{Diagnostic, Result};
 
 /// How to read a configuration.
@@ -54,6 +56,13 @@ pub(crate) struct Cx<'a> {
     pub(crate) architecture: String,
     /// Name for people.
     pub(crate) name: String,
+}
+
+impl Cx<'_> {
+    /// The text model's `model_type`, if it names one.
+    pub(crate) fn model_type(&self) -> Option<&str> {
+        self.fields.text("model_type").ok().flatten()
+    }
 }
 
 impl<'a> std::ops::Deref for Cx<'a> {

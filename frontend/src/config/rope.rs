@@ -95,7 +95,11 @@ fn even(cx: &Cx, dim: u64, head_dim: u64, share: f64) -> Result<u64> {
 }
 
 fn scaling(cx: &Cx, p: &Fields, dim: u64) -> Result<RopeScaling> {
-    let kind = p.text(["rope_type", "type"])?.unwrap_or("default");
+    let named = p.text(["rope_type", "type"])?;
+    if named.is_none() && p.has(["factor", "short_factor"]) {
+        return Err(p.missing("rope_type"));
+    }
+    let kind = named.unwrap_or("default");
     match kind {
         "default" | "mrope" | "none" => Ok(RopeScaling::None),
         "linear" => Ok(RopeScaling::Linear { factor: factor(p)? }),

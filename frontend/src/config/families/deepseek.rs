@@ -14,7 +14,7 @@ pub(in crate::config) fn v2(cx: &Cx) -> Result<ModelSpec> {
         other => return Err(unknown_method(cx, other)),
     };
     let router = Router {
-        groups: if limited { groups(cx, GroupScore::Max)? } else { None },
+        groups: if limited { groups_v2(cx)? } else { None },
         scale: cx.positive_or("routed_scaling_factor", 1.0)?,
         ..Router::new(scoring(cx, "softmax")?, cx.flag_or("norm_topk_prob", false)?)
     };
@@ -62,6 +62,7 @@ pub(super) fn router(cx: &Cx) -> Result<Router> {
         return Err(unknown_method(cx, other));
     }
     cx.require("n_group")?;
+    cx.require("routed_scaling_factor")?;
     Ok(Router {
         groups: groups(cx, GroupScore::Top2Sum)?,
         scale: cx.positive_or("routed_scaling_factor", 1.0)?,
@@ -137,8 +138,16 @@ pub(super) fn experts(cx: &Cx, core: &Core, router: Router) -> Result<Moe> {
 
 /// The limit to groups; none where there is one group.
 fn groups(cx: &Cx, score: GroupScore) -> Result<Option<GroupLimit>> {
-    let (groups, keep) = (cx.dim_or("n_group", 1)?, cx.dim_or("topk_group", 1)?);
-    Ok((groups > 1).then_some(GroupLimit { groups, keep, score }))
+    let groups = cx.dim_or("n_group", 1)?;
+    if groups == 1 {
+        return Ok(None);
+    }
+    Ok(Some(GroupLimit { groups, keep: cx.dim("topk_group")?, score }))
+}
+
+fn groups_v2(cx: &Cx) -> Result<Option<GroupLimit>> {
+    cx.require("n_group")?;
+    groups(cx, GroupScore::Max)
 }
 
 fn scoring(cx: &Cx, default: &str) -> Result<Scoring> {

@@ -6,7 +6,7 @@ use crate::json::Value;
 
 const NAMES: Names =
     Names::llama_with(&[&[own(Part::RouterCorrection, "mlp.moe_statics.e_score_correction_bias")]]);
-const STYLE: Style = Style { tied: true, eps: 1e-5, names: NAMES, ..Style::LLAMA };
+const STYLE: Style = Style { tied: true, eps: 1e-5, names: NAMES, ..Style::GROUPED };
 
 /// ERNIE 4.5 dense.
 pub(in crate::config) fn ernie(cx: &Cx) -> Result<ModelSpec> {
@@ -21,7 +21,7 @@ pub(in crate::config) fn ernie_moe(cx: &Cx) -> Result<ModelSpec> {
     let (gqa, mlp) = parts(cx, &core)?;
     let (experts, top_k) = moe::sizes(cx)?;
     let expert = Mlp { width: cx.dim("moe_intermediate_size")?, ..mlp };
-    let shared = cx.whole_or("moe_num_shared_experts", 0, 0, moe::MAX_EXPERTS)?;
+    let shared = cx.whole_or("moe_num_shared_experts", 2, 0, moe::MAX_EXPERTS)?;
     let router =
         Router { correction: Correction::Parameter, ..Router::new(Scoring::Softmax, true) };
     let moe = Moe { experts, top_k, expert, router, shared: moe::shared(expert, shared) };

@@ -9,7 +9,7 @@ const POST: Names = Names::llama_with(&[&[own(Part::AttnOut, "post_attention_lay
 
 /// EXAONE 4.
 pub(in crate::config) fn exaone4(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style { eps: 1e-5, names: POST, ..Style::LLAMA })?;
+    let core = Core::read(cx, Style { eps: 1e-5, names: POST, ..Style::GROUPED })?;
     let attention = attention(cx, &core)?;
     let mlp = core.mlp(cx)?;
     core.model(cx, |l| Ok(LayerSpec::new(attention[l].clone(), mlp, Block::post(core.rms()))))
@@ -17,7 +17,7 @@ pub(in crate::config) fn exaone4(cx: &Cx) -> Result<ModelSpec> {
 
 /// EXAONE MoE (K-EXAONE): norms before branches, DeepSeek V3's experts.
 pub(in crate::config) fn exaone_moe(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style { eps: 1e-5, ..Style::LLAMA })?;
+    let core = Core::read(cx, Style { eps: 1e-5, ..Style::GROUPED })?;
     let attention = attention(cx, &core)?;
     let moe = deepseek::experts(cx, &core, deepseek::router(cx)?)?;
     let sparse = moe::routed_layers(cx, core.layers, |cx| deepseek::dense_first(cx, core.layers))?;

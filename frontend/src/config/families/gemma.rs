@@ -4,7 +4,7 @@
 use super::prelude::*;
 
 const STYLE: Style =
-    Style { tied: true, act: ("hidden_activation", "gelu_pytorch_tanh"), ..Style::LLAMA };
+    Style { tied: true, act: ("hidden_activation", "gelu_pytorch_tanh"), ..Style::HEADED };
 /// Tensor names of the sandwich norms.
 const SANDWICH: Names = Names::llama_with(&[&[own(Part::FfnIn, "pre_feedforward_layernorm.*")]]);
 

@@ -22,7 +22,7 @@ pub(in crate::config) fn glm4(cx: &Cx) -> Result<ModelSpec> {
 }
 
 fn dense(cx: &Cx, names: Names, block: fn(Norm) -> Block) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style { eps: 1.5625e-7, names, ..Style::LLAMA })?;
+    let core = Core::read(cx, Style { eps: 1.5625e-7, names, ..Style::GROUPED })?;
     let rope = rope::read(cx, core.head_dim, HALF)?;
     let gqa = Gqa {
         bias: Biases::qkv(cx.flag_or("attention_bias", true)?),
@@ -34,7 +34,7 @@ fn dense(cx: &Cx, names: Names, block: fn(Norm) -> Block) -> Result<ModelSpec> {
 
 /// GLM 4.5: DeepSeek V3's experts behind grouped-query attention.
 pub(in crate::config) fn glm4_moe(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style { eps: 1e-5, ..Style::LLAMA })?;
+    let core = Core::read(cx, Style { eps: 1e-5, ..Style::GROUPED })?;
     let normed = cx.flag_or("use_qk_norm", false)?;
     let gqa = Gqa {
         bias: Biases::qkv(cx.flag_or("attention_bias", false)?),
@@ -46,7 +46,7 @@ pub(in crate::config) fn glm4_moe(cx: &Cx) -> Result<ModelSpec> {
 
 /// Solar Open: GLM 4.5 with whole heads rotating and experts in every layer.
 pub(in crate::config) fn solar_open(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style { eps: 1e-5, ..Style::LLAMA })?;
+    let core = Core::read(cx, Style { eps: 1e-5, ..Style::GROUPED })?;
     let rope = rope::read(cx, core.head_dim, rope::Defaults::theta(1e6))?;
     let bias = Biases::qkv(cx.flag_or("attention_bias", false)?);
     let gqa = Gqa { bias, ..core.gqa(Some(rope)) };
@@ -56,7 +56,7 @@ pub(in crate::config) fn solar_open(cx: &Cx) -> Result<ModelSpec> {
 
 /// dots.llm1: GLM 4.5's experts, a norm on each head, windows as `layer_types` says.
 pub(in crate::config) fn dots1(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style::LLAMA)?;
+    let core = Core::read(cx, Style::GROUPED)?;
     let masks = layers::masks(cx, core.layers, layers::window(cx)?, |_| false)?;
     let gqa = Gqa {
         bias: Biases::all(cx.flag_or("attention_bias", false)?),

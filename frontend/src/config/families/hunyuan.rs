@@ -12,7 +12,7 @@ const NAMES: Names = Names::llama_with(&[&[
     own(Part::SharedUp, "mlp.shared_mlp.up_proj.*"),
     own(Part::SharedDown, "mlp.shared_mlp.down_proj.*"),
 ]]);
-const STYLE: Style = Style { eps: 1e-5, names: NAMES, ..Style::LLAMA };
+const STYLE: Style = Style { eps: 1e-5, names: NAMES, ..Style::GROUPED };
 
 /// Hunyuan dense.
 pub(in crate::config) fn dense(cx: &Cx) -> Result<ModelSpec> {
@@ -39,7 +39,7 @@ pub(in crate::config) fn sparse(cx: &Cx) -> Result<ModelSpec> {
 
 /// Hunyuan 3: sigmoid routing with a correction bias, a norm on each head before RoPE.
 pub(in crate::config) fn v3(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style { eps: 1e-5, ..Style::LLAMA })?;
+    let core = Core::read(cx, Style { eps: 1e-5, ..Style::GROUPED })?;
     let gqa = Gqa {
         bias: Biases::all(cx.flag_or("attention_bias", false)?),
         qk_norm: Some(QkNorm::per_head(core.rms())),
@@ -48,7 +48,7 @@ pub(in crate::config) fn v3(cx: &Cx) -> Result<ModelSpec> {
     let (experts, top_k) = moe::sizes(cx)?;
     let expert = core.mlp_of(cx, cx.dim("moe_intermediate_size")?)?;
     let router = Router {
-        scale: cx.positive_or("router_scaling_factor", 1.0)?,
+        scale: cx.positive_or("router_scaling_factor", 2.826)?,
         correction: Correction::Buffer,
         ..Router::new(Scoring::Sigmoid, true)
     };

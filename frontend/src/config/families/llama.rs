@@ -5,6 +5,10 @@ use super::prelude::*;
 /// Llama.
 pub(in crate::config) fn llama(cx: &Cx) -> Result<ModelSpec> {
     let bias = Biases::all(cx.flag_or("attention_bias", false)?);
+    if cx.require("num_key_value_heads").is_err() {
+        let message = "`num_key_value_heads` is absent: there are as many KV heads as heads";
+        cx.warn(crate::codes::DEFAULTED, "num_attention_heads", message);
+    }
     plain(cx, Style::LLAMA, rope::Defaults::LLAMA, bias)
 }
 
@@ -12,7 +16,7 @@ pub(in crate::config) fn llama(cx: &Cx) -> Result<ModelSpec> {
 pub(in crate::config) fn seed_oss(cx: &Cx) -> Result<ModelSpec> {
     let qkv = cx.flag_or("attention_bias", true)?;
     let bias = Biases { o: cx.flag_or("attention_out_bias", false)?, ..Biases::qkv(qkv) };
-    plain(cx, Style::LLAMA, rope::Defaults::LLAMA, bias)
+    plain(cx, Style::HEADED, rope::Defaults::LLAMA, bias)
 }
 
 /// Arcee: squared ReLU without a gate.
@@ -41,7 +45,7 @@ pub(in crate::config) fn helium(cx: &Cx) -> Result<ModelSpec> {
 
 /// SmolLM 3: no RoPE in every fourth layer.
 pub(in crate::config) fn smollm3(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style { tied: true, ..Style::LLAMA })?;
+    let core = Core::read(cx, Style { tied: true, ..Style::GROUPED })?;
     let rope = rope::read(cx, core.head_dim, rope::Defaults::theta(2e6))?;
     let rotates = super::llama4::rotating_layers(cx, core.layers)?;
     let windowed = cx.flag_or("use_sliding_window", false)?;

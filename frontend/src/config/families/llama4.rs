@@ -18,7 +18,7 @@ const NAMES: Names = Names::llama_with(&[&[
 
 /// Llama 4's text model.
 pub(in crate::config) fn llama4(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style { eps: 1e-5, names: NAMES, ..Style::LLAMA })?;
+    let core = Core::read(cx, Style { eps: 1e-5, names: NAMES, ..Style::HEADED })?;
     let attention = attention(cx, &core)?;
     let moe = experts(cx, &core)?;
     let dense = core.mlp_of(cx, cx.dim("intermediate_size_mlp")?)?;
@@ -68,7 +68,10 @@ pub(super) fn rotating_layers(cx: &Cx, layers: usize) -> Result<Vec<bool>> {
 
 /// Layers that rotate see their chunk; `layer_types` wins.
 fn masks(cx: &Cx, layers: usize, rotates: &[bool]) -> Result<Vec<Mask>> {
-    let chunk = cx.opt_whole("attention_chunk_size", 1, crate::config::MAX_POSITIONS)?;
+    let chunk = match cx.require("attention_chunk_size") {
+        Ok(()) => cx.opt_whole("attention_chunk_size", 1, crate::config::MAX_POSITIONS)?,
+        Err(_) => Some(8192),
+    };
     let types = layers::types(cx, layers)?;
     let chunked = |l: usize| match &types {
         Some(types) => types[l] != layers::LayerType::Full,

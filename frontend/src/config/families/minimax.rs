@@ -7,7 +7,7 @@ use shardc_ir::diag::Diagnostic;
 
 /// MiniMax M2.
 pub(in crate::config) fn minimax_m2(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style { names: MIXTRAL, ..Style::LLAMA })?;
+    let core = Core::read(cx, Style { names: MIXTRAL, ..Style::HEADED })?;
     check_attention(cx)?;
     let normed = cx.flag_or("use_qk_norm", true)?;
     let gqa = Gqa {

@@ -4,10 +4,14 @@ use super::prelude::*;
 
 /// Mistral: Llama with a sliding window where the key is set.
 pub(in crate::config) fn mistral(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style::LLAMA)?;
+    let core = Core::read(cx, Style::GROUPED)?;
     let rope = rope::read(cx, core.head_dim, rope::Defaults::LLAMA)?;
     let gqa = Gqa { temperature: temperature(cx)?, ..core.gqa(Some(rope)) };
-    let masks = window_everywhere(cx, core.layers)?;
+    let window = match cx.model_type() {
+        Some("ministral3") => layers::window(cx)?,
+        _ => layers::window_or(cx, 4096)?,
+    };
+    let masks = layers::masks(cx, core.layers, window, |_| window.is_some())?;
     let mlp = core.mlp(cx)?;
     core.model(cx, |l| Ok(LayerSpec::new(gqa.masked(masks[l]), mlp, Block::pre(core.rms()))))
 }
@@ -31,7 +35,7 @@ pub(super) const MIXTRAL: Names = Names::llama_with(&[&[
 
 /// Mixtral: every layer routes, weights are renormalised.
 pub(in crate::config) fn mixtral(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style { eps: 1e-5, names: MIXTRAL, ..Style::LLAMA })?;
+    let core = Core::read(cx, Style { eps: 1e-5, names: MIXTRAL, ..Style::GROUPED })?;
     let gqa = core.gqa(Some(rope::read(cx, core.head_dim, rope::Defaults::theta(1e6))?));
     let masks = window_everywhere(cx, core.layers)?;
     let (experts, top_k) = moe::sizes(cx)?;

@@ -57,7 +57,7 @@ pub(in crate::config) fn phi3(cx: &Cx) -> Result<ModelSpec> {
 
 /// Phi 3.5 MoE: layer norms with biases, two experts chosen one after the other.
 pub(in crate::config) fn phimoe(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style { eps: 1e-5, names: MIXTRAL, ..Style::LLAMA })?;
+    let core = Core::read(cx, Style { eps: 1e-5, names: MIXTRAL, ..Style::GROUPED })?;
     let gqa = core.gqa(Some(rope::read(cx, core.head_dim, rope::Defaults::theta(1e6))?));
     let gqa = Gqa { bias: Biases::all(cx.flag_or("attention_bias", false)?), ..gqa };
     let masks = window_everywhere(cx, core.layers)?;

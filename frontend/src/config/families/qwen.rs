@@ -4,7 +4,7 @@ use super::prelude::*;
 
 /// Qwen 1.5, 2 and 2.5: biases on q, k and v that no key announces.
 pub(in crate::config) fn qwen2(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style::LLAMA)?;
+    let core = Core::read(cx, Style::GROUPED)?;
     let attention = Gqa { bias: Biases::qkv(true), ..attention(cx, &core)? };
     let masks = masks(cx, core.layers)?;
     let mlp = core.mlp(cx)?;
@@ -13,7 +13,7 @@ pub(in crate::config) fn qwen2(cx: &Cx) -> Result<ModelSpec> {
 
 /// Qwen 1.5 MoE and 2 MoE: a shared expert with a learned gate.
 pub(in crate::config) fn qwen2_moe(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style { names: SHARED, ..Style::LLAMA })?;
+    let core = Core::read(cx, Style { names: SHARED, ..Style::GROUPED })?;
     let bias = Biases::qkv(cx.flag_or("qkv_bias", true)?);
     let attention = Gqa { bias, ..attention(cx, &core)? };
     let (experts, top_k) = moe::sizes(cx)?;
@@ -73,7 +73,7 @@ pub(in crate::config) fn qwen1(cx: &Cx) -> Result<ModelSpec> {
 
 /// Qwen 3: a norm on each query and key head.
 pub(in crate::config) fn qwen3(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style::LLAMA)?;
+    let core = Core::read(cx, Style::HEADED)?;
     let attention = normed_attention(cx, &core)?;
     let masks = masks(cx, core.layers)?;
     let mlp = core.mlp(cx)?;
@@ -82,7 +82,7 @@ pub(in crate::config) fn qwen3(cx: &Cx) -> Result<ModelSpec> {
 
 /// Qwen 3 MoE: experts of `moe_intermediate_size`, dense layers of `intermediate_size`.
 pub(in crate::config) fn qwen3_moe(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style::LLAMA)?;
+    let core = Core::read(cx, Style::HEADED)?;
     let attention = normed_attention(cx, &core)?;
     let (experts, top_k) = moe::sizes(cx)?;
     let moe = Moe {

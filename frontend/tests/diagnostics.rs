@@ -1,0 +1,180 @@
+//! What a person reads when a configuration is wrong.
+#![allow(clippy::unwrap_used, reason = "a test stops where a file is missing")]
+
+mod common;
+
+use common::shipped;
+use shardc_frontend::config::{self, Options};
+use shardc_ir::diag::Diagnostic;
+use std::time::{Duration, Instant};
+
+/// The error of `text`, on a line: code, message, the guilty bytes, the way out.
+fn error(text: &str) -> String {
+    match config::read(text, &Options::default()) {
+        Ok(_) => "no error".to_string(),
+        Err(error) => line(text, &error),
+    }
+}
+
+fn line(text: &str, error: &Diagnostic) -> String {
+    let place = error
+        .primary
+        .as_ref()
+        .map_or("nowhere", |label| &text[label.span.start as usize..label.span.end as usize]);
+    let help = error.help.as_deref().unwrap_or("");
+    format!("{} {} | {place} | {help}", error.code, error.message)
+}
+
+/// The error of Llama 3.1 8B with `from` replaced by `to`.
+fn llama(from: &str, to: &str) -> String {
+    let text = shipped("meta-llama__Meta-Llama-3.1-8B.json");
+    assert!(text.contains(from), "{from}");
+    error(&text.replace(from, to))
+}
+
+#[test]
+fn keys_that_are_missing_renamed_or_misspelt() {
+    assert_eq!(
+        llama("\"hidden_size\": 4096,", ""),
+        "F101 `hidden_size` is missing | { | add `hidden_size`, as the published config.json has it"
+    );
+    assert_eq!(
+        llama("\"num_attention_heads\"", "\"n_heads\""),
+        "F101 `num_attention_heads` is missing | \"n_heads\" | rename `n_heads` to \
+         `num_attention_heads`"
+    );
+    assert_eq!(
+        llama("\"num_key_value_heads\"", "\"num_key_value_head\""),
+        "F104 unknown key `num_key_value_head` | \"num_key_value_head\" | write \
+         `num_key_value_heads`, or remove the key"
+    );
+    assert_eq!(
+        llama("\"num_key_value_heads\"", "\"n_kv_heads\""),
+        "F104 unknown key `n_kv_heads` | \"n_kv_heads\" | write `num_key_value_heads`, or remove \
+         the key"
+    );
+    assert_eq!(
+        llama("\"rope_type\"", "\"rope_tpye\""),
+        "F101 `rope_scaling.rope_type` is missing | \"rope_tpye\" | rename `rope_tpye` to \
+         `rope_type`"
+    );
+}
+
+#[test]
+fn values_that_are_mistyped_or_out_of_range() {
+    assert_eq!(
+        llama("\"num_hidden_layers\": 32", "\"num_hidden_layers\": \"32\""),
+        "F102 `num_hidden_layers` must be a whole number, not the string \"32\" | \"32\" | give \
+         `num_hidden_layers` a whole number, without quotes around numbers"
+    );
+    assert_eq!(
+        llama("\"num_hidden_layers\": 32", "\"num_hidden_layers\": 1000000000"),
+        "F103 `num_hidden_layers` is 1000000000; it must be a whole number in 1..=4096 | \
+         1000000000 | restore the value of the published config.json"
+    );
+    assert_eq!(
+        llama("\"num_hidden_layers\": 32", "\"num_hidden_layers\": 0"),
+        "F103 `num_hidden_layers` is 0; it must be a whole number in 1..=4096 | 0 | restore the \
+         value of the published config.json"
+    );
+    assert_eq!(
+        llama("\"hidden_size\": 4096", "\"hidden_size\": NaN"),
+        "F103 `hidden_size` is NaN; it must be a whole number in 1..=16777216 | NaN | restore the \
+         value of the published config.json"
+    );
+    assert_eq!(
+        llama("\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": NaN"),
+        "F103 `rms_norm_eps` is NaN; it must be finite | NaN | restore the published value; JSON \
+         has no NaN, and none makes sense here"
+    );
+    assert_eq!(
+        llama("\"vocab_size\": 128256", "\"vocab_size\": -5"),
+        "F103 `vocab_size` is -5; it must be a whole number in 1..=16777216 | -5 | restore the \
+         value of the published config.json"
+    );
+}
+
+#[test]
+fn keys_that_contradict_each_other() {
+    assert_eq!(
+        llama("\"num_key_value_heads\": 8", "\"num_key_value_heads\": 7"),
+        "F105 32 attention heads are not a multiple of 7 KV heads | \"num_attention_heads\": 32 | \
+         the nearest KV head count below that divides 32 is 4"
+    );
+    let mixtral = shipped("mistralai__Mixtral-8x7B-v0.1.json");
+    assert_eq!(
+        error(&mixtral.replace("\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 9")),
+        "F105 9 experts per token, but there are only 8 | \"num_experts_per_tok\": 9 | the largest \
+         choice is 8"
+    );
+    let gpt = shipped("openai__gpt-oss-20b.json");
+    let cut = error(&gpt.replace("\"num_hidden_layers\": 24", "\"num_hidden_layers\": 1"));
+    assert!(cut.starts_with("F105 `layer_types` has 24 entries for 1 layers | \"layer_types\""));
+    assert!(cut.ends_with("| give one entry per layer, or remove the key"));
+}
+
+#[test]
+fn models_that_are_not_supported() {
+    assert_eq!(
+        llama("\"llama\"", "\"llama9\"").replace("LlamaForCausalLM", ""),
+        "no error",
+        "the architecture is known"
+    );
+    let text = shipped("meta-llama__Meta-Llama-3.1-8B.json")
+        .replace("\"llama\"", "\"mamba_llama\"")
+        .replace("LlamaForCausalLM", "MambaLlamaForCausalLM");
+    let found = config::read(&text, &Options::default()).unwrap_err();
+    assert_eq!(found.code.id, "F201");
+    assert_eq!(found.message, "the architecture MambaLlamaForCausalLM is not supported");
+    assert!(found.notes[0].starts_with("keys read: architectures, attention_bias"));
+    assert_eq!(
+        found.help.as_deref(),
+        Some(
+            "the nearest supported family is `llama`; --assume llama reads the file as that family"
+        )
+    );
+    let assume = Options { assume: Some("llama".into()), ..Options::default() };
+    assert_eq!(config::read(&text, &assume).unwrap().spec.family, "llama");
+    let assume = Options { assume: Some("lama".into()), ..Options::default() };
+    let unknown = config::read(&text, &assume).unwrap_err();
+    assert_eq!(unknown.help.as_deref(), Some("the nearest name is `llama`"));
+
+    let next = r#"{"architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next",
+        "layer_types": ["full_attention", "linear_attention"], "time_step_limit": [0, Infinity]}"#;
+    assert!(error(next).starts_with(
+        "F202 layer 1 of Qwen3NextForCausalLM is a gated delta rule (linear attention) block | \
+         \"layer_types\""
+    ));
+    let nemotron = r#"{"model_type": "nemotron_h", "hybrid_override_pattern": "*-M-"}"#;
+    assert!(error(nemotron).starts_with("F202 layer 2 of nemotron_h is a Mamba-2 state-space"));
+    let granite = r#"{"model_type": "granitemoehybrid", "hidden_size": 64, "vocab_size": 10,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "layer_types": ["attention", "mamba"]}"#;
+    assert!(error(granite).starts_with("F202 layer 1 is a `mamba` block"), "{}", error(granite));
+    let bits = "\"quantization_config\": {\"quant_method\": \"bitsandbytes\"}, \"vocab_size\"";
+    assert!(llama("\"vocab_size\"", bits).starts_with(
+        "F203 the quantisation method \"bitsandbytes\" is not supported | \"quant_method\": \
+         \"bitsandbytes\""
+    ));
+}
+
+#[test]
+fn files_that_are_no_configuration() {
+    assert!(error("").starts_with("F001 the file is empty"));
+    assert!(error("[1, 2]").starts_with("F003 expected an object with a model's keys"));
+    assert!(error("{\"a\": 1, \"a\": 2}").starts_with("F004 duplicate key \"a\" | \"a\""));
+    assert!(error("{\"a\": True}").starts_with("F001 this word is no JSON value | True | this is"));
+    assert!(error("{}").starts_with("F201 the file names neither `model_type`"));
+    assert_eq!(config::read_bytes(b"\x93NUMPY", &Options::default()).unwrap_err().code.id, "F005");
+}
+
+#[test]
+fn ten_megabytes_of_nesting_end_at_once() {
+    let start = Instant::now();
+    let depth = 5_000_000;
+    let nested = format!("{{\"model_type\": {}{}}}", "[".repeat(depth), "]".repeat(depth));
+    assert!(error(&nested).starts_with("F002"));
+    assert!(error(&"{\"a\":".repeat(2_000_000)).starts_with("F002"));
+    assert!(error(&format!("[{}0]", "0,".repeat(5_000_000))).starts_with("F002"));
+    assert!(error(&"x".repeat(20 << 20)).starts_with("F002"));
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+}
