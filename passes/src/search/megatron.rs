@@ -149,7 +149,9 @@ fn experts(evaluator: &Evaluator<'_>, folded: bool, base: Degrees) -> Option<Deg
     let etp = if folded { 1 } else { base.tp };
     let fits = |ep: &u64| {
         let degrees = Degrees { ep: *ep, etp, ..base };
-        ep * etp <= node.max(etp) && degrees.refusal(facts, evaluator.devices()).is_none()
+        let equal = facts.experts.iter().all(|e| e.is_multiple_of(*ep));
+        let legal = || degrees.refusal(facts, evaluator.devices()).is_none();
+        equal && ep * etp <= node.max(etp) && legal()
     };
     (1..=stage).filter(fits).max().map(|ep| Degrees { ep, etp, ..base })
 }

@@ -115,8 +115,10 @@ impl Degrees {
         let width = facts.widths.iter().find_map(|&w| splits("ffn width", w, self.tp).err());
         let expert = || {
             let width = |w: &(u64, u64)| splits("expert ffn width", *w, self.etp).err();
-            let count = |e: &u64| splits("number of experts", (*e, 1), self.ep).err();
-            facts.expert_widths.iter().find_map(width).or(facts.experts.iter().find_map(count))
+            let few = |e: &&u64| self.ep > **e;
+            let count = |e: &u64| format!("ep is {}, and there are {e} experts", self.ep);
+            let widths = facts.expert_widths.iter().find_map(width);
+            widths.or(facts.experts.iter().find(few).map(count))
         };
         heads.or(width).or_else(|| if facts.is_moe() { expert() } else { None })
     }
