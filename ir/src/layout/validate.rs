@@ -6,7 +6,8 @@ use crate::mesh::{AxisRef, Mesh};
 
 impl Layout {
     /// Everything wrong with the layout for a tensor of `rank` dimensions, in reading order:
-    /// rank, then per axis existence, divisibility and reuse, then empty reductions.
+    /// rank, then per axis existence, divisibility and reuse, then empty reductions. At most
+    /// [`MAX_PROBLEMS`] are listed.
     pub fn problems(&self, mesh: &Mesh, rank: usize) -> Vec<Diagnostic> {
         problems(mesh, rank, self, &[])
     }
@@ -39,6 +40,9 @@ impl Sharding {
     }
 }
 
+/// Problems that one check lists; more say nothing new.
+pub const MAX_PROBLEMS: usize = 20;
+
 /// Whether a reference is a run of the prime factors of its axis, taken largest first; only such
 /// references may split a dimension unevenly.
 pub fn follows_primes(mesh: &Mesh, axis: AxisRef) -> bool {
@@ -67,6 +71,9 @@ fn problems(mesh: &Mesh, rank: usize, layout: &Layout, replicated: &[AxisRef]) -
     }
     let mut used: Vec<AxisRef> = Vec::new();
     for axis in layout.axes_used().into_iter().chain(replicated.iter().copied()) {
+        if out.len() >= MAX_PROBLEMS {
+            return out;
+        }
         if let Some(problem) = axis_problem(mesh, axis) {
             out.push(problem);
             continue;

@@ -53,7 +53,7 @@ pub fn exchange_by_dimension(request: &Request<'_>, cuts: &Cuts) -> Option<Way> 
     }
     if lists(&way.at) != padded {
         let now = lists(&way.at);
-        exchange(&mut way, &now, &padded)?;
+        exchange(&mut way, &now, &padded);
     }
     way.go(OpKind::AllGather, to.clone());
     Some(way.steps)
@@ -61,34 +61,19 @@ pub fn exchange_by_dimension(request: &Request<'_>, cuts: &Cuts) -> Option<Way> 
 
 /// Goes from `now` to `wanted`, which hold the same atoms, by a permute, one exchange per pair of
 /// dimensions, and another permute where orders still differ.
-fn exchange(way: &mut Trail<'_>, now: &[Vec<Atom>], wanted: &[Vec<Atom>]) -> Option<()> {
+fn exchange(way: &mut Trail<'_>, now: &[Vec<Atom>], wanted: &[Vec<Atom>]) {
     let mesh = way.mesh;
-    let size = |a: &Atom| a.size(mesh);
-    let mut staying: Vec<Vec<Atom>> = Vec::new();
-    let mut arriving: Vec<Vec<Atom>> = Vec::new();
-    for (have, want) in now.iter().zip(wanted) {
-        let mut room: Vec<u64> = have.iter().map(size).collect();
-        let (stay, arrive) = want.iter().partition(|a| {
-            let found = room.iter().position(|&s| s == size(a));
-            found.map(|i| room.swap_remove(i)).is_some()
-        });
-        staying.push(stay);
-        arriving.push(arrive);
-    }
+    let sizes = |list: &Vec<Atom>| list.iter().map(|a| a.size(mesh)).collect();
+    let mut surplus: Vec<Vec<u64>> = now.iter().map(sizes).collect();
+    let fit = |(want, room): (&Vec<Atom>, &mut Vec<u64>)| take(mesh, want, room);
+    let (mut staged, mut arriving): (Vec<_>, Vec<_>) =
+        wanted.iter().zip(&mut surplus).map(fit).unzip();
     let mut moves: Vec<(usize, usize, Vec<Atom>)> = Vec::new();
-    let mut staged = staying.clone();
-    for (src, have) in now.iter().enumerate() {
-        let mut surplus: Vec<u64> = have.iter().map(size).collect();
-        for atom in &staying[src] {
-            surplus.swap_remove(surplus.iter().position(|&s| s == size(atom))?);
-        }
+    for (src, room) in surplus.iter_mut().enumerate() {
         for (tgt, arrive) in arriving.iter_mut().enumerate() {
-            let (moved, left) = std::mem::take(arrive).into_iter().partition(|a| {
-                let found = surplus.iter().position(|&s| s == size(a));
-                found.map(|i| surplus.swap_remove(i)).is_some()
-            });
+            let (moved, left) = take(mesh, arrive, room);
             *arrive = left;
-            if !Vec::is_empty(&moved) {
+            if !moved.is_empty() {
                 staged[src].extend(&moved);
                 moves.push((src, tgt, moved));
             }
@@ -105,7 +90,14 @@ fn exchange(way: &mut Trail<'_>, now: &[Vec<Atom>], wanted: &[Vec<Atom>]) -> Opt
         way.place(OpKind::AllToAll, &staged);
     }
     way.place(OpKind::CollectivePermute, wanted);
-    Some(())
+}
+
+/// The atoms for whose sizes there is room, which they use up, and the others.
+fn take(mesh: &Mesh, atoms: &[Atom], room: &mut Vec<u64>) -> (Vec<Atom>, Vec<Atom>) {
+    atoms.iter().partition(|atom| {
+        let found = room.iter().position(|&size| size == atom.size(mesh));
+        found.map(|i| room.swap_remove(i)).is_some()
+    })
 }
 
 /// The layouts passed so far.

@@ -41,6 +41,13 @@ pub struct Request<'a> {
     pub to: &'a Layout,
 }
 
+/// Extents to plan with where some are known only at run time: those become the least multiple of
+/// the mesh's devices that is not below `typical`, so that every split of them is even.
+pub fn representative_extents(mesh: &Mesh, dims: &[Option<u64>], typical: u64) -> Vec<u64> {
+    let even = typical.max(1).checked_next_multiple_of(mesh.devices()).unwrap_or(typical);
+    dims.iter().map(|extent| extent.unwrap_or(even)).collect()
+}
+
 /// One step to be priced on a machine.
 #[derive(Clone, Debug)]
 pub struct StepCost {
@@ -56,6 +63,17 @@ pub struct StepCost {
     pub wire_bytes: u64,
 }
 
+/// Prices of steps on a machine, in any unit, such as nanoseconds.
+pub trait Prices {
+    /// What a step takes.
+    fn price(&self, step: &StepCost) -> u64;
+
+    /// What no sequence of steps that moves `bytes` per device undercuts. It guides the search, and
+    /// must not grow by more than a step's price where a step's wire bytes are added. 0 is always
+    /// right, and slow.
+    fn least(&self, bytes: u64) -> u64;
+}
+
 /// What a plan minimises.
 #[derive(Clone, Copy, Default)]
 pub enum Objective<'a> {
@@ -64,8 +82,8 @@ pub enum Objective<'a> {
     PeakThenBytes,
     /// Wire bytes, then steps, whatever the peak.
     Bytes,
-    /// Peak local elements, then the sum of a cost per step, then wire bytes.
-    PeakThenCost(&'a dyn Fn(&StepCost) -> u64),
+    /// Peak local elements, then the sum of the prices of steps, then wire bytes.
+    PeakThenPrice(&'a dyn Prices),
 }
 
 /// One step of a plan.

@@ -205,16 +205,19 @@ pub fn hub_entry(space: &Space<'_>, dim: usize, primes: &[u64]) -> Option<u64> {
         return *entry;
     }
     let alike = |order: &[u64]| same_parts(extent, primes, order);
-    let order =
-        if primes.len() <= MAX_ORDERED { first_order(sorted, Vec::new(), &alike) } else { None };
+    let order = if primes.iter().product::<u64>() <= MAX_ORDERED {
+        first_order(sorted, Vec::new(), &alike)
+    } else {
+        None
+    };
     let entry = space.pack_primes(&order.unwrap_or_else(|| primes.to_vec()));
     space.orders.borrow_mut().insert(key, entry);
     entry
 }
 
-/// Primes of one unevenly split dimension whose orders are compared; beyond, each order is taken to
-/// cut differently.
-const MAX_ORDERED: usize = 6;
+/// Parts of one unevenly split dimension up to which the orders of its primes are compared; beyond,
+/// each order is taken to cut differently.
+const MAX_ORDERED: u64 = 1024;
 
 /// The first order of `left`, appended to `chosen`, that `alike` accepts.
 fn first_order(

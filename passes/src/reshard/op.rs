@@ -123,6 +123,30 @@ impl Op {
         }
     }
 
+    /// Shows the step as `all_to_all [{"x"}: 2->1]`, `all_gather [{"y"}, {}]`, `all_reduce sum {"z"}`.
+    pub fn show(&self, mesh: &Mesh) -> String {
+        let set = |axes: &[AxisRef]| {
+            let names: Vec<String> = axes.iter().map(|&a| mesh.show(a).to_string()).collect();
+            format!("{{{}}}", names.join(", "))
+        };
+        let list = |axes: &[Vec<AxisRef>]| {
+            let dims: Vec<String> = axes.iter().map(|a| set(a)).collect();
+            format!("[{}]", dims.join(", "))
+        };
+        let name = self.kind().name();
+        match self {
+            Op::AllGather { axes } | Op::AllSlice { axes } => format!("{name} {}", list(axes)),
+            Op::AllToAll { moves } => {
+                let show = |m: &AxisMove| format!("{}: {}->{}", set(&m.axes), m.src, m.tgt);
+                let moves: Vec<String> = moves.iter().map(show).collect();
+                format!("{name} [{}]", moves.join(", "))
+            }
+            Op::CollectivePermute => name.to_string(),
+            Op::ReduceScatter { kind, axes } => format!("{name} {} {}", kind.name(), list(axes)),
+            Op::AllReduce { kind, axes } => format!("{name} {} {}", kind.name(), set(axes)),
+        }
+    }
+
     /// The layout after the step, in normal form, or `None` where the step does not apply.
     ///
     /// A permute's result is not implied by its arguments; it yields `None`.

@@ -3,13 +3,17 @@
 use super::check::check;
 use super::fallback::{Way, exchange_by_dimension, gather_and_slice};
 use super::moves::Edge;
-use super::search::{Cost, Limits, Outcome, Price, Start, least_peak, search};
+use super::search::{Bytes, Cost, Limits, Outcome, Pricing, Start, least_peak, search};
 use super::space::Space;
 use super::units::{Cuts, Grain, Unit, units};
-use super::{Objective, Rejected, Request, ReshardPlan, Step, StepCost, bound, codes, emit, torn};
+use super::{
+    Objective, OpKind, Prices, Rejected, Request, ReshardPlan, Step, StepCost, bound, codes, emit,
+    torn,
+};
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::layout::{Layout, axes};
 use shardc_ir::mesh::Mesh;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 /// Steps that one search may look at. A count, not a time, so that a plan never depends on the
@@ -71,6 +75,32 @@ struct Candidate {
     cost: Cost,
 }
 
+/// A caller's prices, asked once per different step.
+struct Machine<'a> {
+    space: &'a Space<'a>,
+    prices: &'a dyn Prices,
+    known: RefCell<BTreeMap<(OpKind, u16, u64, u64), u64>>,
+}
+
+impl Pricing for Machine<'_> {
+    fn step(&self, edge: &Edge, before: u64, after: u64, wire: u64) -> u64 {
+        let key = (edge.kind, edge.group, before, after);
+        *self.known.borrow_mut().entry(key).or_insert_with(|| {
+            self.prices.price(&StepCost {
+                kind: edge.kind,
+                axes: axes::normalise_set(self.space.mesh, &self.space.atoms_of(edge.group)),
+                before_bytes: before,
+                after_bytes: after,
+                wire_bytes: wire,
+            })
+        })
+    }
+
+    fn ahead(&self, bytes: u64) -> u64 {
+        self.prices.least(bytes)
+    }
+}
+
 struct Choice<'a> {
     request: &'a Request<'a>,
     objective: Objective<'a>,
@@ -106,7 +136,11 @@ impl<'a> Choice<'a> {
     fn refine(&mut self) -> bool {
         let mut tried: Vec<Unit> = Vec::new();
         let mut proven = false;
-        for grain in [Grain::Whole, Grain::Divisors, Grain::Primes] {
+        let grains: &[Grain] = match self.objective {
+            Objective::PeakThenPrice(_) => &[Grain::Whole, Grain::Divisors],
+            _ => &[Grain::Whole, Grain::Divisors, Grain::Primes],
+        };
+        for &grain in grains {
             let Request { mesh, from, to, .. } = *self.request;
             let units = units(mesh, &self.cuts.atoms, from, to, grain);
             if units == tried {
@@ -129,7 +163,7 @@ impl<'a> Choice<'a> {
         let ideal = |c: &Candidate| match self.objective {
             Objective::PeakThenBytes => c.peak == self.ends && c.cost.bytes == self.lower_bound,
             Objective::Bytes => c.cost.bytes == self.lower_bound,
-            Objective::PeakThenCost(_) => false,
+            Objective::PeakThenPrice(_) => false,
         };
         self.best().is_some_and(ideal)
     }
@@ -196,20 +230,11 @@ impl<'a> Choice<'a> {
         let limits = Limits { cap, below, edges: EDGES };
         let plain: Vec<Start> = starts.iter().map(|(start, _)| *start).collect();
         let outcome = match self.objective {
-            Objective::PeakThenCost(cost) => {
-                let price = |edge: &Edge, before, after, wire| {
-                    cost(&StepCost {
-                        kind: edge.kind,
-                        axes: axes::normalise_set(space.mesh, &space.atoms_of(edge.group)),
-                        before_bytes: before,
-                        after_bytes: after,
-                        wire_bytes: wire,
-                    })
-                };
-                let price: &Price<'_> = &price;
-                search(space, &plain, Some(price), limits)
+            Objective::PeakThenPrice(prices) => {
+                let pricing = Machine { space, prices, known: RefCell::default() };
+                search(space, &plain, &pricing, limits)
             }
-            _ => search(space, &plain, None, limits),
+            _ => search(space, &plain, &Bytes, limits),
         };
         if let Outcome::Found(_, start, way) = &outcome {
             let mut full = starts[*start].1.clone();
@@ -256,7 +281,7 @@ impl<'a> Choice<'a> {
 
     fn add(&self, cost: Cost, step: &StepCost) -> Cost {
         let price = match self.objective {
-            Objective::PeakThenCost(price) => price(step),
+            Objective::PeakThenPrice(prices) => prices.price(step),
             _ => step.wire_bytes,
         };
         cost.plus(price, step.wire_bytes)

@@ -29,8 +29,27 @@ impl Cost {
     }
 }
 
-/// Prices one step: collective, units taking part, padded local bytes before and after, wire bytes.
-pub type Price<'p> = dyn Fn(&Edge, u64, u64, u64) -> u64 + 'p;
+/// What a search minimises before bytes.
+pub trait Pricing {
+    /// The price of a step between padded local sizes in bytes that sends `wire` bytes.
+    fn step(&self, edge: &Edge, before: u64, after: u64, wire: u64) -> u64;
+
+    /// The least price of a way on which a device receives `bytes`.
+    fn ahead(&self, bytes: u64) -> u64;
+}
+
+/// Wire bytes as prices.
+pub struct Bytes;
+
+impl Pricing for Bytes {
+    fn step(&self, _: &Edge, _: u64, _: u64, wire: u64) -> u64 {
+        wire
+    }
+
+    fn ahead(&self, bytes: u64) -> u64 {
+        bytes
+    }
+}
 
 /// Where a search begins, with what was spent to get there.
 #[derive(Clone, Copy, Debug)]
@@ -72,9 +91,9 @@ struct Node {
     closed: bool,
 }
 
-struct Search<'s, 'p> {
+struct Search<'s> {
     space: &'s Space<'s>,
-    price: Option<&'s Price<'p>>,
+    pricing: &'s dyn Pricing,
     limits: Limits,
     nodes: Vec<Node>,
     known: HashMap<State, usize, BuildHasherDefault<StateHasher>>,
@@ -83,26 +102,26 @@ struct Search<'s, 'p> {
     seen: usize,
 }
 
-/// Finds the cheapest way from any start to the goal.
+/// Finds the cheapest way from any start to the goal, guided by the receive bound.
 ///
-/// Without `price` the cost is wire bytes, and the receive bound guides the search; with it the
-/// search is uniform. Among equal costs the outcome depends on the order of steps alone.
-pub fn search<'p>(
+/// Among equal costs the outcome depends on the order of steps alone.
+pub fn search(
     space: &Space<'_>,
     starts: &[Start],
-    price: Option<&Price<'p>>,
+    pricing: &dyn Pricing,
     limits: Limits,
 ) -> Outcome {
     let nodes = Vec::with_capacity(64);
     let (known, queue) = (HashMap::default(), BinaryHeap::new());
-    let mut search = Search { space, price, limits, nodes, known, queue, excluded: None, seen: 0 };
+    let mut search =
+        Search { space, pricing, limits, nodes, known, queue, excluded: None, seen: 0 };
     for (number, start) in starts.iter().enumerate() {
         search.reach(start.state, usize::MAX - number, OpKind::AllSlice, start.cost);
     }
     search.run()
 }
 
-impl Search<'_, '_> {
+impl Search<'_> {
     fn run(mut self) -> Outcome {
         while let Some(Reverse((_, at))) = self.queue.pop() {
             if std::mem::replace(&mut self.nodes[at].closed, true) {
@@ -130,10 +149,7 @@ impl Search<'_, '_> {
             let group = space.size_of_bits(edge.group);
             let free = state.hub;
             let bytes = if free { 0 } else { edge.kind.wire_bytes(before, after, group) };
-            let price = match self.price {
-                Some(price) if !free => price(&edge, before, after, bytes),
-                _ => bytes,
-            };
+            let price = if free { 0 } else { self.pricing.step(&edge, before, after, bytes) };
             let cost = if free { cost } else { cost.plus(price, bytes) };
             self.reach(edge.next, at, edge.kind, cost);
         });
@@ -143,13 +159,13 @@ impl Search<'_, '_> {
     fn only_near(&self, hub: &State, cost: Cost) -> bool {
         let complete = hub.pending == self.space.goal.pending;
         let far = self.estimate(cost, self.space.far_bound(), false);
-        complete && self.price.is_none() && self.limits.below.is_some_and(|below| far >= below)
+        complete && self.limits.below.is_some_and(|below| far >= below)
     }
 
     /// The least that a way costs which spent `cost` and still receives `ahead` bytes.
     fn estimate(&self, cost: Cost, ahead: u64, arrived: bool) -> Cost {
         Cost {
-            price: cost.price.saturating_add(ahead),
+            price: cost.price.saturating_add(self.pricing.ahead(ahead)),
             bytes: cost.bytes.saturating_add(ahead),
             steps: cost.steps + u32::from(!arrived),
         }
@@ -166,7 +182,7 @@ impl Search<'_, '_> {
             self.excluded = Some(self.excluded.map_or(elements, |e| e.min(elements)));
             return;
         }
-        let ahead = if self.price.is_some() { 0 } else { self.space.lower_bound(&state) };
+        let ahead = self.space.lower_bound(&state);
         let estimate = self.estimate(cost, ahead, state == self.space.goal);
         if self.limits.below.is_some_and(|below| estimate >= below) {
             return;

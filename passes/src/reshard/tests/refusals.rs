@@ -3,6 +3,19 @@
 use super::*;
 use shardc_ir::layout::codes as layout_codes;
 
+/// Prices by a function that charges at least a unit per wire byte.
+struct By(fn(&StepCost) -> u64);
+
+impl Prices for By {
+    fn price(&self, step: &StepCost) -> u64 {
+        self.0(step)
+    }
+
+    fn least(&self, bytes: u64) -> u64 {
+        bytes
+    }
+}
+
 fn refused(from: &str, to: &str) -> (&'static str, String) {
     let case = Case::new("x=4,y=2", &[16, 16], from, to);
     let error = plan(&case.request(), Objective::PeakThenBytes).unwrap_err();
@@ -67,14 +80,14 @@ fn prices_decide_under_a_machine() {
         plan.steps.iter().map(|s| s.op.kind().name()).collect()
     };
     assert_eq!(names(Objective::PeakThenBytes), ["all_slice", "all_reduce", "all_gather"]);
-    let latency = |step: &StepCost| 10_000 + step.wire_bytes;
-    assert_eq!(names(Objective::PeakThenCost(&latency)), ["all_reduce"]);
-    let no_reduce = |step: &StepCost| match step.kind {
+    let latency = By(|step| 10_000 + step.wire_bytes);
+    assert_eq!(names(Objective::PeakThenPrice(&latency)), ["all_reduce"]);
+    let no_reduce = By(|step| match step.kind {
         OpKind::AllReduce => 1_000_000,
-        _ => 1,
-    };
-    let scattered = ["reduce_scatter", "all_gather"];
-    assert_eq!(names(Objective::PeakThenCost(&no_reduce)), scattered);
+        _ => step.wire_bytes,
+    });
+    let scattered = ["all_slice", "reduce_scatter", "all_gather"];
+    assert_eq!(names(Objective::PeakThenPrice(&no_reduce)), scattered);
 }
 
 #[test]
