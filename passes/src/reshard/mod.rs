@@ -74,6 +74,21 @@ pub trait Prices {
     fn least(&self, bytes: u64) -> u64;
 }
 
+/// Prices without a machine: wire bytes, and for every step the bytes that a link would carry while
+/// a collective starts. It keeps small reshards to few steps.
+#[derive(Clone, Copy, Debug)]
+pub struct StartupBytes(pub u64);
+
+impl Prices for StartupBytes {
+    fn price(&self, step: &StepCost) -> u64 {
+        step.wire_bytes.saturating_add(self.0)
+    }
+
+    fn least(&self, bytes: u64) -> u64 {
+        bytes
+    }
+}
+
 /// What a plan minimises.
 #[derive(Clone, Copy, Default)]
 pub enum Objective<'a> {

@@ -35,16 +35,21 @@ pub fn plan(request: &Request<'_>, objective: Objective<'_>) -> Result<ReshardPl
 }
 
 /// Plans on one mesh, remembering answers: programs ask for the same few reshards many times.
-#[derive(Debug)]
 pub struct Planner<'a> {
     mesh: &'a Mesh,
+    objective: Objective<'a>,
     known: BTreeMap<(Layout, Layout, Vec<u64>, u64), ReshardPlan>,
 }
 
 impl<'a> Planner<'a> {
     /// A planner for `mesh` under [`Objective::PeakThenBytes`].
     pub fn new(mesh: &'a Mesh) -> Self {
-        Planner { mesh, known: BTreeMap::new() }
+        Planner::under(mesh, Objective::PeakThenBytes)
+    }
+
+    /// A planner for `mesh` under any objective.
+    pub fn under(mesh: &'a Mesh, objective: Objective<'a>) -> Self {
+        Planner { mesh, objective, known: BTreeMap::new() }
     }
 
     /// As [`plan`], for a tensor of extents `dims` and `bits` per element.
@@ -60,7 +65,7 @@ impl<'a> Planner<'a> {
             Entry::Occupied(entry) => Ok(entry.into_mut()),
             Entry::Vacant(entry) => {
                 let request = Request { mesh: self.mesh, dims, bits, from, to };
-                Ok(entry.insert(plan(&request, Objective::PeakThenBytes)?))
+                Ok(entry.insert(plan(&request, self.objective)?))
             }
         }
     }

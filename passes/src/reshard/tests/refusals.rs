@@ -80,8 +80,9 @@ fn prices_decide_under_a_machine() {
         plan.steps.iter().map(|s| s.op.kind().name()).collect()
     };
     assert_eq!(names(Objective::PeakThenBytes), ["all_slice", "all_reduce", "all_gather"]);
-    let latency = By(|step| 10_000 + step.wire_bytes);
-    assert_eq!(names(Objective::PeakThenPrice(&latency)), ["all_reduce"]);
+    assert_eq!(names(Objective::PeakThenPrice(&StartupBytes(10_000))), ["all_reduce"]);
+    let mut planner = Planner::under(&case.mesh, Objective::PeakThenPrice(&StartupBytes(10_000)));
+    assert_eq!(planner.plan(&case.dims, 32, &case.from, &case.to).unwrap().steps.len(), 1);
     let no_reduce = By(|step| match step.kind {
         OpKind::AllReduce => 1_000_000,
         _ => step.wire_bytes,
