@@ -8,11 +8,11 @@ use common::{configs, models, read, shipped};
 use shardc_frontend::graph::{GraphOptions, OutputRows, WeightMap, build, weights};
 use shardc_frontend::spec::{Attention, DType, ModelSpec, Pattern, Scales};
 use shardc_ir::graph::{Func, Module};
-use shardc_ir::layers::Interface;
+use shardc_ir::ops::Op;
 use shardc_ir::ops::control::Run;
-use shardc_ir::ops::{Inferred, Op};
 use shardc_ir::text::{parse, print};
 use shardc_ir::types::{Kind, Type};
+use shardc_ir::verify::verify;
 use std::path::Path;
 
 /// Every shipped model and every golden one.
@@ -87,35 +87,14 @@ fn functions_are_the_layer_classes() {
     }
 }
 
-/// Checks every instruction against inference and every `repeat` against its functions.
 fn check(name: &str, module: &Module) {
-    for func in module.funcs.values() {
-        for &inst in &func.body {
-            let data = &func.insts[inst];
-            let found = func.result_types(inst);
-            let at = format!("{name}: {} in @{}", data.op.info().name, func.name);
-            match (&data.op, data.op.infer(&func.operand_types(inst)).expect(&at)) {
-                (_, Inferred::Types(types)) => {
-                    assert_eq!(types.iter().collect::<Vec<_>>(), found, "{at}");
-                }
-                (Op::Repeat(repeat), _) => {
-                    let interface = Interface::of(module, repeat).expect(&at);
-                    let types = |slots: &[shardc_ir::layers::Slot]| -> Vec<Type> {
-                        slots.iter().map(|s| s.outer_type(module).unwrap()).collect()
-                    };
-                    let operands: Vec<Type> =
-                        func.operand_types(inst).into_iter().cloned().collect();
-                    assert_eq!(types(&interface.operands), operands, "{at}");
-                    assert_eq!(types(&interface.results).iter().collect::<Vec<_>>(), found, "{at}");
-                }
-                _ => {}
-            }
-        }
+    if let Err(errors) = verify(module) {
+        panic!("{name}: {errors:#?}");
     }
 }
 
 #[test]
-fn every_operator_fits_its_operands() {
+fn graphs_verify() {
     for (name, spec) in specs() {
         check(&name, &graph(&spec, GraphOptions::default()));
         let narrow = GraphOptions {
