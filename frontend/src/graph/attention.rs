@@ -36,7 +36,8 @@ pub(super) fn build(cx: &mut Cx, a: &Gqa, x: Value, pos: Value) -> Result<Value>
     let v = clip(cx, a, 'v', v)?;
     let q = match a.temperature {
         Some(t) => {
-            let op = PositionScale { floor: F64(t.floor), by: F64(t.scale) };
+            let shift = Some(t.shift).filter(|&n| n > 0);
+            let op = PositionScale { shift, floor: F64(t.floor), by: F64(t.scale) };
             cx.op("attn.q.tuned", Op::PositionScale(op), &[q, pos])?
         }
         None => q,

@@ -57,9 +57,11 @@ attrs! {
         pub long_factors: Vec<F64> = "long_factors",
     }
 
-    /// Rows times `1 + by · ln(⌊(position + 1) / floor⌋ + 1)`: temperature tuning of queries
-    /// (Llama 4, arXiv 2501.19399).
+    /// Rows times `1 + by · ln(⌊(position + shift) / floor⌋ + 1)`: temperature tuning of queries
+    /// (arXiv 2501.19399; Llama 4 with shift 1, Ministral 3 with 0).
     pub struct PositionScale {
+        /// Where positions are counted from; 0 where absent.
+        pub shift: Option<u64> = "shift",
         /// Positions per step.
         pub floor: F64 = "floor",
         /// Growth per step.
