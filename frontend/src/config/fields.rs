@@ -277,6 +277,19 @@ impl<'a> Fields<'a> {
         items.iter().map(|node| read(self, key, node)).collect::<Result<_>>().map(Some)
     }
 
+    /// An array of objects, if the key is there.
+    pub(crate) fn objects(&self, key: &'static str) -> Result<Option<Vec<Fields<'a>>>> {
+        let Some(items) = self.array(key)? else { return Ok(None) };
+        let object = |(index, node): (usize, &'a Node)| match &node.value {
+            Value::Object(object) => {
+                let path = format!("{}[{index}].", self.full(key));
+                Ok(Fields { log: self.log, object, span: node.span, path, defaults: &[] })
+            }
+            _ => Err(self.wrong(key, node, "an array of objects")),
+        };
+        items.iter().enumerate().map(object).collect::<Result<_>>().map(Some)
+    }
+
     /// An object, if the key is there.
     pub(crate) fn object(&self, keys: impl Keys) -> Result<Option<Fields<'a>>> {
         let Some((key, member)) = self.find(keys) else { return Ok(None) };

@@ -76,6 +76,20 @@ pub static FAMILIES: &[Family] = &[
         read: llama::cwm,
     },
     Family {
+        name: "internlm2",
+        model_types: &["internlm2"],
+        architectures: &["InternLM2ForCausalLM"],
+        summary: "Llama with one tensor for q, k and v",
+        read: llama::internlm2,
+    },
+    Family {
+        name: "nemotron_nas",
+        model_types: &["nemotron-nas"],
+        architectures: &["DeciLMForCausalLM"],
+        summary: "Llama 3 pruned block by block (Llama Nemotron)",
+        read: nemotron_nas::nemotron_nas,
+    },
+    Family {
         name: "mistral",
         model_types: &["mistral", "ministral", "ministral3"],
         architectures: &["MistralForCausalLM", "MinistralForCausalLM", "Ministral3ForCausalLM"],

@@ -78,9 +78,10 @@ fn name(classes: &mut [Class]) {
 fn traits(layer: &LayerSpec) -> [&'static str; 3] {
     let (mask, rotates) = match &layer.attention {
         Attention::Gqa(a) => (a.mask, a.rope.is_some()),
-        Attention::Mla(_) => (Mask::Causal, true),
+        Attention::Mla(_) | Attention::None => (Mask::Causal, true),
     };
     let mask = match mask {
+        _ if layer.attention == Attention::None => "unattended",
         Mask::Causal => "full",
         Mask::Window(_) => "sliding",
         Mask::Chunk(_) => "chunked",
@@ -88,6 +89,7 @@ fn traits(layer: &LayerSpec) -> [&'static str; 3] {
     let ffn = match layer.ffn {
         Ffn::Dense(_) => "dense",
         Ffn::Moe(_) => "moe",
+        Ffn::None => "unfed",
     };
     [mask, if rotates { "rope" } else { "nope" }, ffn]
 }

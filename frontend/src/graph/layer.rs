@@ -3,7 +3,7 @@
 use super::classes::Class;
 use super::context::{Cx, Extents};
 use super::{attention, ffn, mla, moe};
-use crate::spec::{Attention, Block, DType, Ffn, ModelSpec};
+use crate::spec::{Attention, Block, DType, Ffn, ModelSpec, Norm};
 use shardc_ir::diag::Result;
 use shardc_ir::dim::Dim;
 use shardc_ir::graph::{Func, Value};
@@ -20,6 +20,7 @@ pub(super) fn build(spec: &ModelSpec, class: &Class, extents: &Extents, kv: DTyp
     match &class.layer.attention {
         Attention::Gqa(gqa) => attention::declare_caches(&mut cx, gqa, extents, kv),
         Attention::Mla(mla) => mla::declare_caches(&mut cx, mla, extents, kv),
+        Attention::None => {}
     }
     let mut layer = Layer { cx, class, pos };
     let y = match class.layer.block {
@@ -40,6 +41,7 @@ impl Layer<'_> {
         match &self.class.layer.attention {
             Attention::Gqa(gqa) => attention::build(&mut self.cx, gqa, x, self.pos),
             Attention::Mla(mla) => mla::build(&mut self.cx, mla, x, self.pos),
+            Attention::None => Ok(x),
         }
     }
 
@@ -47,6 +49,7 @@ impl Layer<'_> {
         match &self.class.layer.ffn {
             Ffn::Dense(mlp) => ffn::build(&mut self.cx, "ffn", mlp, x),
             Ffn::Moe(moe) => moe::build(&mut self.cx, moe, x),
+            Ffn::None => Ok(x),
         }
     }
 
@@ -62,13 +65,27 @@ impl Layer<'_> {
         else {
             return Ok(x);
         };
-        let h = self.cx.norm_if("attn.norm", x, attn_in)?;
+        let x = self.attention_branch(x, [attn_in, attn_out])?;
+        self.ffn_branch(x, [ffn_in, ffn_out])
+    }
+
+    fn attention_branch(&mut self, x: Value, [before, after]: [Option<Norm>; 2]) -> Result<Value> {
+        if self.class.layer.attention == Attention::None {
+            return Ok(x);
+        }
+        let h = self.cx.norm_if("attn.norm", x, before)?;
         let h = self.attention(h)?;
-        let h = self.cx.norm_if("attn.out_norm", h, attn_out)?;
-        let x = self.join("attn", x, h)?;
-        let h = self.cx.norm_if("ffn.norm", x, ffn_in)?;
+        let h = self.cx.norm_if("attn.out_norm", h, after)?;
+        self.join("attn", x, h)
+    }
+
+    fn ffn_branch(&mut self, x: Value, [before, after]: [Option<Norm>; 2]) -> Result<Value> {
+        if self.class.layer.ffn == Ffn::None {
+            return Ok(x);
+        }
+        let h = self.cx.norm_if("ffn.norm", x, before)?;
         let h = self.ffn(h)?;
-        let h = self.cx.norm_if("ffn.out_norm", h, ffn_out)?;
+        let h = self.cx.norm_if("ffn.out_norm", h, after)?;
         self.join("ffn", x, h)
     }
 

@@ -14,7 +14,8 @@
 //! (`attn.q`, `ffn.up`, `moe.logits`), `attn.ctx` is what attention gives, `attn.res` and `ffn.res`
 //! are the residual stream after each branch. In `@main` the stacked weight of function `@f` is
 //! `f.<name>`. A layer function is named after what sets its class apart: `layer` where all are
-//! equal, else `dense` or `moe`, `full`, `sliding` or `chunked`, `rope` or `nope`, and a number
+//! equal, else `dense`, `moe` or `unfed`, `full`, `sliding`, `chunked` or `unattended`, `rope` or
+//! `nope`, and a number
 //! where that does not tell classes apart.
 
 mod attention;

@@ -40,12 +40,14 @@ pub(super) fn of_layer(spec: &ModelSpec, layer: &LayerSpec) -> Vec<Param> {
     match &layer.attention {
         Attention::Gqa(gqa) => list.gqa(gqa),
         Attention::Mla(mla) => list.mla(mla),
+        Attention::None => {}
     }
     list.norm("attn.out_norm", Part::AttnOut, attn[1], &hidden);
     list.norm("ffn.norm", Part::FfnIn, ffn[0], &hidden);
     match &layer.ffn {
         Ffn::Dense(mlp) => list.mlp("ffn", [Part::Gate, Part::Up, Part::Down], mlp),
         Ffn::Moe(moe) => list.moe(moe),
+        Ffn::None => {}
     }
     list.norm("ffn.out_norm", Part::FfnOut, ffn[1], &hidden);
     list.params

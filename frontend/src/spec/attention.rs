@@ -9,6 +9,8 @@ pub enum Attention {
     Gqa(Gqa),
     /// Multi-head latent attention (DeepSeek).
     Mla(Mla),
+    /// No attention: the branch and its norms are left out (pruned models).
+    None,
 }
 
 impl From<Gqa> for Attention {

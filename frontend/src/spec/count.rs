@@ -29,6 +29,7 @@ impl Attention {
                 bound: None,
                 indexer: a.indexer.map_or(0, |i| i.head_dim),
             },
+            Attention::None => KvCache { elements: 0, bound: None, indexer: 0 },
         }
     }
 }

@@ -7,6 +7,8 @@ pub enum Ffn {
     Dense(Mlp),
     /// Routed experts.
     Moe(Moe),
+    /// No feed-forward block: the branch and its norms are left out (pruned models).
+    None,
 }
 
 impl From<Mlp> for Ffn {

@@ -75,10 +75,12 @@ impl ModelSpec {
         match &layer.attention {
             Attention::Gqa(gqa) => list.gqa(gqa),
             Attention::Mla(mla) => list.mla(mla),
+            Attention::None => {}
         }
         match &layer.ffn {
             Ffn::Dense(mlp) => list.mlp(mlp, [Part::Gate, Part::Up, Part::Down]),
             Ffn::Moe(moe) => list.moe(moe),
+            Ffn::None => {}
         }
         list.weights
     }

@@ -20,8 +20,10 @@ const ROWS: &[NameRow] = &[
 ];
 const TWO_NORMS: &[NameRow] = &[own(Part::AttnIn, "ln_attn.*"), own(Part::FfnIn, "ln_mlp.*")];
 const LAYER: &str = "transformer.h.{l}.";
-/// 7B and RW.
+/// 7B.
 const OLD: Names = Names { layer: LAYER, rows: &[ROWS, &names(Fusion::Concat)] };
+/// RW: one query, key and value per head.
+const OLD_MULTI_HEAD: Names = Names { layer: LAYER, rows: &[ROWS, &names(Fusion::PerHead)] };
 /// 40B, 180B.
 const NEW: Names = Names { layer: LAYER, rows: &[ROWS, TWO_NORMS, &names(Fusion::PerKvHead)] };
 /// 11B.
@@ -41,7 +43,8 @@ pub(in crate::config) fn falcon(cx: &Cx) -> Result<ModelSpec> {
     let new = cx.flag_or("new_decoder_architecture", false)?;
     let one_norm = cx.whole_or("num_ln_in_parallel_attn", 2, 1, 2)? == 1;
     let names = match (new, one_norm) {
-        (false, _) => OLD,
+        (false, _) if cx.flag_or("multi_query", true)? => OLD,
+        (false, _) => OLD_MULTI_HEAD,
         (true, false) => NEW,
         (true, true) => NEW_ONE_NORM,
     };

@@ -19,6 +19,25 @@ pub(in crate::config) fn seed_oss(cx: &Cx) -> Result<ModelSpec> {
     plain(cx, Style::HEADED, rope::Defaults::LLAMA, bias)
 }
 
+/// InternLM 2: one tensor for q, k and v.
+pub(in crate::config) fn internlm2(cx: &Cx) -> Result<ModelSpec> {
+    const NAMES: Names = Names::llama_with(&[&[
+        own(Part::Embedding, "model.tok_embeddings.*"),
+        own(Part::Head, "output.*"),
+        own(Part::AttnIn, "attention_norm.*"),
+        own(Part::FfnIn, "ffn_norm.*"),
+        share(Part::Query, "attention.wqkv.*", Fusion::PerKvHead),
+        share(Part::Key, "attention.wqkv.*", Fusion::PerKvHead),
+        share(Part::Value, "attention.wqkv.*", Fusion::PerKvHead),
+        own(Part::Output, "attention.wo.*"),
+        own(Part::Gate, "feed_forward.w1.*"),
+        own(Part::Up, "feed_forward.w3.*"),
+        own(Part::Down, "feed_forward.w2.*"),
+    ]]);
+    let bias = Biases::all(cx.flag_or("bias", false)?);
+    plain(cx, Style { names: NAMES, ..Style::GROUPED }, rope::Defaults::LLAMA, bias)
+}
+
 /// Arcee: squared ReLU without a gate.
 pub(in crate::config) fn arcee(cx: &Cx) -> Result<ModelSpec> {
     let style = Style { eps: 1e-5, act: ("hidden_act", "relu2"), ..Style::LLAMA };

@@ -16,6 +16,7 @@ pub(super) mod llama;
 pub(super) mod llama4;
 pub(super) mod minimax;
 pub(super) mod mistral;
+pub(super) mod nemotron_nas;
 pub(super) mod olmo;
 pub(super) mod phi;
 pub(super) mod qwen;
