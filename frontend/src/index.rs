@@ -44,10 +44,12 @@ pub fn check(spec: &ModelSpec, text: &str) -> Result<Report> {
     if !missing.is_empty() || !extra.is_empty() {
         return Err(names_differ(&missing, &extra));
     }
-    if let (Some(total), true) = (total_size, ignored.is_empty()) {
-        check_bytes(spec, total)?;
+    let mut notes = Vec::new();
+    match (total_size, ignored.first()) {
+        (_, Some(first)) => notes.push(left_out(first, ignored.len())),
+        (Some(total), None) => notes.extend(check_bytes(spec, total)?),
+        (None, None) => {}
     }
-    let notes = ignored.first().map(|first| left_out(first, ignored.len())).into_iter().collect();
     Ok(Report { tensors: found.len(), total_size, notes })
 }
 
@@ -184,12 +186,23 @@ fn names_differ(missing: &[&String], extra: &[(&str, &Member)]) -> Box<Diagnosti
     Box::new(error)
 }
 
-fn check_bytes(spec: &ModelSpec, total: u64) -> Result<()> {
+/// Quantisation methods whose files hold exactly the weights and scales that are counted.
+const EXACT: [&str; 3] = ["fp8", "mxfp4", "awq"];
+/// Share of the bytes that other methods may add, in per cent: permutations, shapes, padding.
+const SLACK: u64 = 2;
+
+/// Fails where the totals differ, or warns where the quantisation method adds tensors of its own.
+fn check_bytes(spec: &ModelSpec, total: u64) -> Result<Option<Diagnostic>> {
     let own = spec.weight_bytes()?;
     if own == total {
-        return Ok(());
+        return Ok(None);
     }
     let message = format!("the index states {total} bytes; the model's weights have {own}");
+    let loose = spec.quantisation.scheme.as_ref().filter(|s| !EXACT.contains(&s.method.as_str()));
+    if let (Some(scheme), true) = (loose, own.abs_diff(total) <= own / 100 * SLACK) {
+        let note = format!("{} stores permutations, shapes or other scales as well", scheme.method);
+        return Ok(Some(Diagnostic::warning(codes::INDEX_BYTES, message).note(note)));
+    }
     let error = Diagnostic::error(codes::INDEX_BYTES, message)
         .help("the index and config.json must belong to one checkpoint");
     Err(Box::new(match explain(spec, total)? {

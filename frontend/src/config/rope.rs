@@ -159,6 +159,8 @@ pub(crate) fn softmax_growth(cx: &Cx) -> Result<f64> {
     Ok(if all_dim == 0.0 { 1.0 } else { yarn_mscale(factor, all_dim).powi(2) })
 }
 
+/// LongRoPE's growth follows the ratio of contexts where the length of pre-training stands beside
+/// the scaling, else its `factor`.
 fn longrope(cx: &Cx, p: &Fields, dim: u64) -> Result<RopeScaling> {
     let original = original(cx, p)?;
     let list = |key: &'static str| -> Result<Vec<f64>> {
@@ -170,7 +172,9 @@ fn longrope(cx: &Cx, p: &Fields, dim: u64) -> Result<RopeScaling> {
             format!("`{}` has {} entries; {} pairs rotate", p.full(key), list.len(), dim / 2);
         Err(p.conflict(&[key], message, "there must be one factor per rotating pair"))
     };
-    let factor = match p.positive("factor")? {
+    let named = p.positive("factor")?;
+    let beside = cx.has("original_max_position_embeddings");
+    let factor = match named.filter(|_| !beside) {
         Some(factor) => factor,
         None => stretch(cx, original)?.unwrap_or(1.0),
     };
