@@ -99,9 +99,11 @@ fn multiplied_out(func: &Func, value: Value) -> Option<(Value, Value)> {
     }
 }
 
+/// What a value is a slice of, seen through casts, and where the slice begins.
 fn sliced(func: &Func, value: Value) -> Option<(Value, u64)> {
     match producer(func, value)? {
         InstData { op: Op::Slice(slice), operands, .. } => Some((operands[0], slice.lo)),
+        InstData { op: Op::Cast(_), operands, .. } => sliced(func, operands[0]),
         _ => None,
     }
 }

@@ -15,6 +15,7 @@ use shardc_ir::layout::axes;
 use shardc_ir::mesh::Mesh;
 use shardc_ir::ops::collective::{AllReduce, ReduceScatter};
 use shardc_ir::ops::{Family, Op};
+use shardc_ir::rewrite::compacted;
 
 /// Merges collectives until nothing changes.
 ///
@@ -24,7 +25,13 @@ pub fn optimize_collectives(module: &mut Module) -> Result<()> {
     let mesh = precondition::mesh(module, "optimize-collectives")?;
     precondition::level(module, "optimize-collectives", Level::Collective)?;
     for func in module.funcs.values_mut() {
-        while merge_once(func, &mesh) {}
+        let mut merged = false;
+        while merge_once(func, &mesh) {
+            merged = true;
+        }
+        if merged {
+            *func = compacted(func);
+        }
     }
     Ok(())
 }

@@ -62,7 +62,7 @@ impl Reader<'_> {
             Kernel::Fused => None,
             Kernel::Product => product(func, data),
             Kernel::Experts => self.experts(func, data),
-            Kernel::Attention => attention(func, data),
+            Kernel::Attention => self.attention(func, data),
             Kernel::Stream { extra } => Some(stream(func, data, extra)),
             Kernel::Sampling => {
                 let ty = func.ty(data.operands[0]);
@@ -93,6 +93,34 @@ impl Reader<'_> {
             inter: Extent(vec![weight.dims[1]]),
             gated: grouped.count() > 2,
             operands: operands(rows.elem, weight.elem),
+        })
+    }
+
+    /// Attention over the local cache; with fresh keys, over the whole context, of which a window's
+    /// cache holds the end.
+    fn attention(&self, func: &Func, data: &InstData) -> Option<Work> {
+        let Op::Attention(op) = &data.op else { return None };
+        let ty = |i: usize| func.ty(data.operands[i]);
+        let (q, k, v) = (ty(0), ty(1), ty(2));
+        let span = match (op.window, op.chunk, op.bidirectional) {
+            (Some(w), _, _) => Span::Window(w),
+            (_, Some(c), _) => Span::Chunk(c),
+            (_, _, true) => Span::Full,
+            _ => Span::Causal,
+        };
+        let one = |d: Dim| Extent(vec![d]);
+        let whole = self.module.sym("C").filter(|_| op.fresh).map(Dim::sym);
+        Some(Work::Attention {
+            requests: q.dims[0],
+            new: q.dims[1],
+            context: whole.unwrap_or(k.dims[1]),
+            kv_heads: one(q.dims[2]),
+            group: one(q.dims[3]),
+            qk_dim: one(q.dims[4]),
+            v_dim: one(v.dims[3]),
+            latent: is_latent(func, data),
+            span,
+            kv_bits: u32::try_from(k.elem.dtype.bits()).unwrap_or(16),
         })
     }
 
@@ -217,31 +245,6 @@ fn operands(x: Elem, w: Elem) -> Operands {
         (DType::F16, _) => Operands::F16,
         _ => Operands { math: Math::Bf16, ..Operands::BF16 },
     }
-}
-
-fn attention(func: &Func, data: &InstData) -> Option<Work> {
-    let Op::Attention(op) = &data.op else { return None };
-    let ty = |i: usize| func.ty(data.operands[i]);
-    let (q, k, v) = (ty(0), ty(1), ty(2));
-    let span = match (op.window, op.chunk, op.bidirectional) {
-        (Some(w), _, _) => Span::Window(w),
-        (_, Some(c), _) => Span::Chunk(c),
-        (_, _, true) => Span::Full,
-        _ => Span::Causal,
-    };
-    let one = |d: Dim| Extent(vec![d]);
-    Some(Work::Attention {
-        requests: q.dims[0],
-        new: q.dims[1],
-        context: k.dims[1],
-        kv_heads: one(q.dims[2]),
-        group: one(q.dims[3]),
-        qk_dim: one(q.dims[4]),
-        v_dim: one(v.dims[3]),
-        latent: is_latent(func, data),
-        span,
-        kv_bits: u32::try_from(k.elem.dtype.bits()).unwrap_or(16),
-    })
 }
 
 /// Whether values are a part of what the keys are: absorbed latent attention.
