@@ -1,4 +1,5 @@
 //! The `shardc` compile facade: files, clocks, progress and rendering live in this crate and
 //! nowhere else.
 
+pub mod codes;
 pub mod facade;

@@ -34,7 +34,7 @@ mod weights;
 pub use weights::{OutputRows, WeightMap, weights};
 
 use crate::codes;
-use crate::spec::{DType, ModelSpec, Quantisation};
+use crate::spec::{DType, ModelSpec, Quantisation, Scales, Scheme};
 use classes::Class;
 use context::Extents;
 use shardc_ir::attr::AttrValue;
@@ -49,7 +49,8 @@ pub struct GraphOptions {
     pub all_logits: bool,
     /// Format of the KV cache; that of the activations where absent.
     pub kv_dtype: Option<DType>,
-    /// Format of activations and of all weights, against the model's own.
+    /// Format of activations and of all weights, against the model's own. An 8-bit float is the
+    /// format in which projections are stored and multiplied; activations keep the model's own.
     pub dtype: Option<DType>,
 }
 
@@ -78,27 +79,37 @@ pub fn build(spec: &ModelSpec, options: &GraphOptions) -> Result<Module> {
     Ok(module)
 }
 
-/// The model with the format that the options ask for.
-fn converted<'a>(spec: &'a ModelSpec, options: &GraphOptions) -> Result<Cow<'a, ModelSpec>> {
+/// The model in the formats that the options ask for.
+///
+/// # Errors
+/// `F204` where activations, weights or caches cannot have the format.
+pub fn converted<'a>(spec: &'a ModelSpec, options: &GraphOptions) -> Result<Cow<'a, ModelSpec>> {
     let computes = |d: DType| matches!(d, DType::Bf16 | DType::F16 | DType::F32);
-    let caches = |d: DType| computes(d) || matches!(d, DType::F8E4M3 | DType::F8E5M2);
-    let refuse = |what: &str, dtype: DType, choices: &str| {
+    let eight_bits = |d: DType| matches!(d, DType::F8E4M3 | DType::F8E5M2);
+    let refuse = |what: &str, dtype: DType| {
         let message = format!("{what} in {dtype} are not supported");
-        Box::new(
-            Diagnostic::error(codes::UNSUPPORTED_VALUE, message).help(format!("choose {choices}")),
-        )
+        let help = "choose bf16, f16, f32, f8e4m3 or f8e5m2";
+        Box::new(Diagnostic::error(codes::UNSUPPORTED_VALUE, message).help(help))
     };
-    if let Some(dtype) = options.kv_dtype.filter(|&d| !caches(d)) {
-        return Err(refuse("KV caches", dtype, "bf16, f16, f32, f8e4m3 or f8e5m2"));
+    if let Some(dtype) = options.kv_dtype.filter(|&d| !computes(d) && !eight_bits(d)) {
+        return Err(refuse("KV caches", dtype));
     }
+    let stored = spec.quantisation.scheme.as_ref().map(|s| s.storage.dtype);
     match options.dtype {
         None => Ok(Cow::Borrowed(spec)),
+        Some(dtype) if stored == Some(dtype) => Ok(Cow::Borrowed(spec)),
         Some(dtype) if computes(dtype) => Ok(Cow::Owned(ModelSpec {
             dtype,
             quantisation: Quantisation::default(),
             ..spec.clone()
         })),
-        Some(dtype) => Err(refuse("activations", dtype, "bf16, f16 or f32")),
+        Some(dtype) if eight_bits(dtype) => {
+            let scales = Scales::Tensor { scale: DType::F32, input: false };
+            let scheme = Scheme::whole("fp8", dtype, scales, Some(dtype));
+            let quantisation = Quantisation { scheme: Some(scheme), skip: Vec::new() };
+            Ok(Cow::Owned(ModelSpec { quantisation, ..spec.clone() }))
+        }
+        Some(dtype) => Err(refuse("weights and activations", dtype)),
     }
 }
 

@@ -1,0 +1,92 @@
+//! The command line as types. Each command's own flags stand with the command.
+
+use crate::commands::{clusters, compile, completions, degrees, families};
+use clap::{Args, Parser, Subcommand};
+use shardc::codes;
+use shardc_ir::diag::{Diagnostic, Result};
+use shardc_ir::dtype::DType;
+use std::path::PathBuf;
+
+const AFTER: &str = "\
+Exit codes: 0 done; 1 the input or the command line is wrong; 2 nothing satisfies the request;
+3 a bug in the compiler; 4 a device or tool is missing.
+
+With --json, a failure prints {\"error\": {\"code\", \"message\", \"place\", \"notes\", \"help\"}} on
+standard output, and its text on standard error.";
+
+/// A sharding compiler for LLM inference.
+#[derive(Debug, Parser)]
+#[command(name = "shardc", version, after_help = AFTER, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Compile a model for a cluster: choose a plan, lower it, say what it costs
+    Compile(Box<compile::CompileArgs>),
+    /// List every parallel degree of a model, legal or not, and why
+    Degrees(degrees::DegreesArgs),
+    /// List the model families that are read
+    Families(families::FamiliesArgs),
+    /// List the cluster presets
+    Clusters(clusters::ClustersArgs),
+    /// Print a shell's completion script
+    Completions(completions::CompletionsArgs),
+}
+
+impl Command {
+    /// Whether the answer is to be JSON.
+    pub fn json(&self) -> bool {
+        match self {
+            Command::Compile(args) => args.json,
+            Command::Degrees(args) => args.json,
+            Command::Families(args) => args.json,
+            Command::Clusters(args) => args.json,
+            Command::Completions(_) => false,
+        }
+    }
+}
+
+/// Which model, and how to read it.
+#[derive(Clone, Debug, Args)]
+pub struct ModelArgs {
+    /// A config.json, or a directory that holds one; a model.safetensors.index.json beside it is
+    /// checked against the model
+    #[arg(value_name = "MODEL")]
+    pub path: PathBuf,
+    /// Read the file as this family, whatever it says (`shardc families` lists them)
+    #[arg(long, value_name = "FAMILY")]
+    pub assume: Option<String>,
+    /// Format of weights and activations instead of the model's own: bf16, f16, f32; or f8e4m3,
+    /// f8e5m2 for weights alone
+    #[arg(long, value_name = "D")]
+    pub dtype: Option<String>,
+}
+
+/// The number format of a name, as the text of the IR or the field writes it.
+///
+/// Errors: `U008`.
+pub fn dtype(name: &str) -> Result<DType> {
+    const ALIASES: [(&str, DType); 9] = [
+        ("bfloat16", DType::Bf16),
+        ("fp16", DType::F16),
+        ("float16", DType::F16),
+        ("half", DType::F16),
+        ("fp32", DType::F32),
+        ("float32", DType::F32),
+        ("fp8", DType::F8E4M3),
+        ("fp8_e4m3", DType::F8E4M3),
+        ("fp8_e5m2", DType::F8E5M2),
+    ];
+    let lower = name.trim().to_ascii_lowercase();
+    let alias = ALIASES.iter().find(|(alias, _)| *alias == lower).map(|(_, d)| *d);
+    alias.or_else(|| DType::from_name(&lower)).ok_or_else(|| {
+        let message = format!("there is no number format `{name}`");
+        let help = "choose bf16, f16, f32, f8e4m3 or f8e5m2";
+        Box::new(Diagnostic::error(codes::UNKNOWN_DTYPE, message).help(help))
+    })
+}

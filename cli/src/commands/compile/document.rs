@@ -1,0 +1,294 @@
+//! A plan as JSON: the summary that `--json` prints, and `plan.json` with everything else.
+
+use super::CompileArgs;
+use crate::failure;
+use serde_json::{Map, Value, json};
+use shardc::facade::{PhasePlan, Plan, Request};
+use shardc_cost::memory::Memory;
+use shardc_ir::dim::Bindings;
+use shardc_ir::graph::{Func, FuncKind, Module};
+use shardc_ir::mesh::AxisRef;
+use shardc_ir::text::{print, show_type};
+use shardc_ir::types::Kind;
+use shardc_passes::search::bindings;
+use shardc_passes::strategy::megatron::{ExpertExchange, Phase};
+
+/// Version of the schema of `plan.json`; grows when keys change their meaning.
+pub const SCHEMA: u64 = 1;
+
+/// The value of the key `generator` of every `plan.json`.
+pub const GENERATOR: &str = "shardc";
+
+/// Groups whose rank lists are written.
+const GROUPS: [&str; 8] = ["tp", "tp_kv", "tp_group", "cp", "dp", "etp", "ep", "edp"];
+
+/// A plan with what it was asked for.
+pub struct Document<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The request.
+    pub request: &'a Request,
+    /// The command line.
+    pub args: &'a CompileArgs,
+}
+
+impl Document<'_> {
+    /// What `--json` prints.
+    pub fn summary(&self, files: &[String]) -> Value {
+        let plan = self.plan;
+        let serving = &plan.best.serving;
+        let mut out = json!({
+            "model": self.model(),
+            "cluster": {
+                "devices": plan.cluster.devices(),
+                "nodes": plan.cluster.nodes,
+                "name": plan.cluster.name,
+                "device": plan.cluster.device.name,
+            },
+            "plan": {
+                "search": self.search(),
+                "evaluations": plan.evaluations,
+                "phases": plan.phases.iter().map(|p| self.phase(p)).collect::<Vec<_>>(),
+                "memory": memory(&plan.best.memory),
+                "throughput_tokens_per_s_per_gpu": serving.tokens_per_s_per_device,
+                "ttft_ms": serving.ttft.as_ms(),
+                "tpot_ms": serving.tpot.as_ms(),
+                "batch": serving.batch,
+                "limited_by": super::screen::limit(serving.limited_by),
+                "expert_exchange": self.exchange(),
+                "profile": self.request.profile.name,
+            },
+            "warnings": plan.notes.iter().map(|n| failure::to_json(n, None)).collect::<Vec<_>>(),
+            "files": files,
+        });
+        if let Some(reading) = plan.reading {
+            out["plan"]["reading"] = json!(reading.name());
+        }
+        out
+    }
+
+    /// Every file of the plan's directory: path and text, in order.
+    pub fn files(&self) -> Vec<(String, String)> {
+        let mut files = Vec::new();
+        for phase in &self.plan.phases {
+            let mut last = String::new();
+            for (i, (pass, module)) in phase.dumps.iter().enumerate() {
+                let text = print(module);
+                if text != last {
+                    let name = format!("ir/{}/{:02}-{pass}.sir", phase.phase.name(), i + 1);
+                    files.push((name, text.clone()));
+                    last = text;
+                }
+            }
+        }
+        let mut names = vec!["plan.json".to_string()];
+        names.extend(files.iter().map(|(name, _)| name.clone()));
+        files.insert(0, ("plan.json".to_string(), format!("{:#}\n", self.full(&names))));
+        files
+    }
+
+    /// The text of `plan.json`; no path but those inside the directory is in it.
+    fn full(&self, files: &[String]) -> Value {
+        let mut out = json!({ "generator": GENERATOR, "schema_version": SCHEMA });
+        if let (Value::Object(out), Value::Object(summary)) = (&mut out, self.summary(files)) {
+            out.extend(summary);
+        }
+        out["request"] = self.echo();
+        out["mesh"] = self.mesh();
+        out["stages"] = self.stages();
+        out["replica_groups"] = self.replica_groups();
+        out
+    }
+
+    /// The name of the search, or `layout` where the user forced the degrees.
+    pub fn search(&self) -> &str {
+        if self.request.layout.is_some() { "layout" } else { &self.args.search }
+    }
+
+    /// How tokens reach experts of other devices, if they have to.
+    pub fn exchange(&self) -> Option<&'static str> {
+        let moe = self.plan.best.degrees.ep > 1;
+        moe.then_some(match self.plan.best.exchange {
+            ExpertExchange::AllToAll => "all_to_all",
+            ExpertExchange::AllGather => "all_gather",
+        })
+    }
+
+    fn model(&self) -> Value {
+        let (model, spec) = (&self.plan.model, &self.plan.model.spec);
+        json!({
+            "name": spec.name,
+            "family": spec.family,
+            "parameters": spec.parameters().ok(),
+            "active_parameters": spec.active_parameters().ok(),
+            "kv_bytes_per_token": spec.kv_bytes_per_token(model.kv_dtype),
+            "layers": spec.layers.len(),
+            "architecture": spec.architecture,
+            "dtype": spec.dtype.name(),
+            "quantisation": spec.quantisation.scheme.as_ref().map(|s| &s.method),
+            "kv_dtype": model.kv_dtype.name(),
+            "weight_bytes": spec.weight_bytes().ok(),
+            "max_positions": spec.max_positions,
+        })
+    }
+
+    fn phase(&self, phase: &PhasePlan) -> Value {
+        let d = &self.plan.best.degrees;
+        let (cp, kvp) = match phase.phase {
+            Phase::Prefill => (d.cp, 1),
+            Phase::Decode => (1, d.cp),
+        };
+        let times = phase.breakdown.times.iter();
+        let breakdown: Map<String, Value> =
+            times.map(|(category, ns)| (category.name().to_string(), json!(ns.get()))).collect();
+        json!({
+            "name": phase.phase.name(),
+            "tp": d.tp,
+            "pp": d.pp,
+            "dp": d.dp,
+            "cp": cp,
+            "kvp": kvp,
+            "rep": 1,
+            "ep": d.ep,
+            "etp": d.etp,
+            "edp": d.edp(),
+            "mixed": phase.mixed,
+            "time_ns": phase.time_ns,
+            "collectives": phase.collectives,
+            "micro_batch_requests": phase.requests,
+            "micro_batch_tokens": phase.tokens,
+            "micro_batch_ns": breakdown,
+        })
+    }
+
+    /// What was asked, with defaults filled in.
+    fn echo(&self) -> Value {
+        let (request, args) = (self.request, self.args);
+        let load = &request.load;
+        json!({
+            "cluster": self.plan.cluster.name,
+            "devices": self.plan.cluster.devices(),
+            "isl": load.isl,
+            "osl": load.osl,
+            "concurrency": load.concurrency,
+            "objective": match args.objective {
+                super::request::Goal::Throughput => "throughput",
+                super::request::Goal::Latency => "latency",
+            },
+            "ttft_ms": args.ttft,
+            "tpot_ms": args.tpot,
+            "dtype": request.dtype.map(|d| d.name()),
+            "kv_dtype": request.kv_dtype.map(|d| d.name()),
+            "max_len": request.context(),
+            "mem_fraction": request.mem_fraction,
+            "search": args.search,
+            "layout": args.layout,
+            "pins": request.pins,
+            "seed": args.seed,
+            "assume": request.assume,
+            "profile": request.profile.name,
+        })
+    }
+
+    /// The mesh of one stage, and which axes each group is made of.
+    fn mesh(&self) -> Value {
+        let groups = &self.plan.best.groups;
+        let axes = |list: &[AxisRef]| -> Vec<String> {
+            let plain = |a: &AxisRef| groups.mesh.show(*a).to_string().replace('"', "");
+            list.iter().map(plain).collect()
+        };
+        let named: Map<String, Value> =
+            groups.named.iter().map(|(n, list)| (n.to_string(), json!(axes(list)))).collect();
+        let sizes: Vec<Value> =
+            groups.mesh.axes.iter().map(|a| json!({"name": a.name, "size": a.size})).collect();
+        json!({ "axes": sizes, "groups": named })
+    }
+
+    /// Layers, devices and local shapes of every pipeline stage.
+    fn stages(&self) -> Value {
+        let devices = self.plan.best.degrees.stage_devices();
+        let mut first = 0;
+        let stage = |(i, &layers): (usize, &u64)| {
+            let range = [first, first + layers];
+            first += layers;
+            json!({
+                "stage": i,
+                "layers": range,
+                "first_rank": i as u64 * devices,
+                "ranks": devices,
+                "program": format!("stage_{i}"),
+                "parameters": self.parameters(i),
+            })
+        };
+        self.plan.stage_layers.iter().enumerate().map(stage).collect()
+    }
+
+    /// What one device of a stage stores: name, local type, bytes at one request a replica.
+    fn parameters(&self, stage: usize) -> Value {
+        let decode = self.plan.phases.iter().find(|p| p.phase == Phase::Decode);
+        let Some(module) = decode.and_then(PhasePlan::local) else { return Value::Null };
+        let context = self.request.context();
+        let bind = bindings(module, self.plan.best.degrees.dp, 1, context);
+        let program = module.funcs.values().filter(|f| f.kind == FuncKind::Program).nth(stage);
+        program.map_or(Value::Null, |f| stored(module, f, &bind))
+    }
+
+    /// Ranks that talk to each other, by group; ranks of later stages are offset by whole stages.
+    fn replica_groups(&self) -> Value {
+        let (groups, degrees) = (&self.plan.best.groups, &self.plan.best.degrees);
+        let stage = degrees.stage_devices();
+        let mut out = Map::new();
+        for name in GROUPS {
+            let axes = groups.axes(name);
+            if axes.is_empty() {
+                continue;
+            }
+            let of_stage = groups.mesh.groups(axes);
+            let offset = |s: u64| {
+                let shift = move |group: &Vec<u64>| -> Vec<u64> {
+                    group.iter().map(|rank| rank + s * stage).collect()
+                };
+                of_stage.iter().map(shift)
+            };
+            let lists: Vec<Vec<u64>> = (0..degrees.pp).flat_map(offset).collect();
+            out.insert(name.to_string(), json!(lists));
+        }
+        if degrees.pp > 1 {
+            let chain = |rank: u64| (0..degrees.pp).map(|s| rank + s * stage).collect::<Vec<_>>();
+            out.insert("pp".to_string(), json!((0..stage).map(chain).collect::<Vec<_>>()));
+        }
+        Value::Object(out)
+    }
+}
+
+/// Weights and caches of a program.
+fn stored(module: &Module, program: &Func, bind: &Bindings) -> Value {
+    let kept = program
+        .params
+        .iter()
+        .filter(|&&v| matches!(program.ty(v).kind, Kind::Weight | Kind::Cache));
+    let row = |&value: &shardc_ir::graph::Value| {
+        let ty = program.ty(value);
+        json!({
+            "name": program.values[value].name,
+            "type": show_type(module, ty),
+            "bytes": ty.bytes(bind),
+        })
+    };
+    kept.map(row).collect()
+}
+
+/// The fullest rank. Communication buffers are part of `reserve`, so that the items add up.
+fn memory(m: &Memory) -> Value {
+    json!({
+        "weights": m.weights,
+        "kv_cache": m.kv_cache,
+        "activations": m.activations,
+        "workspace": m.workspace,
+        "reserve": m.reserve.saturating_add(m.communication),
+        "total": m.total(),
+        "capacity": m.capacity,
+        "communication": m.communication,
+        "usable": m.usable,
+    })
+}

@@ -1,0 +1,265 @@
+//! A plan on one screen.
+
+use super::document::Document;
+use crate::commands::figures::{count, gib, magnitude, percent, rate};
+use shardc::facade::PhasePlan;
+use shardc_cost::serving::{Limit, Objective};
+use shardc_cost::time::Ns;
+use shardc_frontend::spec::{Scales, Scheme};
+use shardc_passes::evaluate::Category;
+use shardc_passes::strategy::megatron::Phase;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// The screen of a plan; `written` are the files of its directory.
+pub fn show(document: &Document<'_>, written: &[String]) -> String {
+    let mut out = String::new();
+    model(&mut out, document);
+    cluster(&mut out, document);
+    degrees(&mut out, document);
+    service(&mut out, document);
+    let (left, right) = (memory(document), time(document));
+    side_by_side(&mut out, &left, &right);
+    collectives(&mut out, document);
+    files(&mut out, document, written);
+    for note in &document.plan.notes {
+        let _ = writeln!(out, "{note}");
+    }
+    out
+}
+
+/// What kept the batch from growing, in words.
+pub fn limit(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Concurrency => "the requests in flight",
+        Limit::KvMemory => "memory for the KV cache",
+        Limit::MaxBatch => "the largest batch of a replica",
+        Limit::Latency => "the TTFT and TPOT limits",
+        Limit::Objective => "the objective: a larger batch gains nothing",
+    }
+}
+
+fn model(out: &mut String, document: &Document<'_>) {
+    let (model, spec) = (&document.plan.model, &document.plan.model.spec);
+    let parameters = |n: shardc_ir::diag::Result<u64>| n.map_or("?".to_string(), magnitude);
+    let _ = writeln!(
+        out,
+        "model     {} ({}): {} parameters, {} active, {} layers",
+        spec.name,
+        spec.family,
+        parameters(spec.parameters()),
+        parameters(spec.active_parameters()),
+        spec.layers.len()
+    );
+    let weights = match &spec.quantisation.scheme {
+        None => format!("weights and activations {}", spec.dtype),
+        Some(scheme) => format!("weights {}, activations {}", stored(scheme), spec.dtype),
+    };
+    let kv = spec.kv_bytes_per_token(model.kv_dtype);
+    let _ = writeln!(
+        out,
+        "          {weights}, KV cache {}: {} bytes a token",
+        model.kv_dtype,
+        count(kv)
+    );
+}
+
+/// `f8e4m3 (fp8, blocks of 128 × 128)`.
+fn stored(scheme: &Scheme) -> String {
+    let scales = match scheme.storage.scales {
+        Scales::None => String::new(),
+        Scales::Tensor { .. } => ", one scale a matrix".to_string(),
+        Scales::Row { .. } => ", one scale a row".to_string(),
+        Scales::Block { rows, cols, .. } => format!(", blocks of {rows} × {cols}"),
+    };
+    let experts = if scheme.experts_only { ", experts only" } else { "" };
+    format!("{} ({}{scales}{experts})", scheme.storage.dtype, scheme.method)
+}
+
+fn cluster(out: &mut String, document: &Document<'_>) {
+    let (plan, request) = (document.plan, document.request);
+    let load = &request.load;
+    let _ = writeln!(
+        out,
+        "cluster   {}; kernels as in {}",
+        plan.cluster.summary(),
+        request.profile.name
+    );
+    let asked = match (load.concurrency, load.objective) {
+        (Some(n), _) => format!("{} requests in flight", count(n)),
+        (None, Objective::Throughput) => "the batch with most throughput".to_string(),
+        (None, Objective::Latency) => "one request, as fast as can be".to_string(),
+    };
+    let limited = [("TTFT", load.ttft_limit), ("TPOT", load.tpot_limit)]
+        .iter()
+        .filter_map(|(name, limit)| limit.map(|l| format!(", {name} up to {l}")))
+        .collect::<String>();
+    let _ = writeln!(
+        out,
+        "load      {} tokens in, {} out, memory for {}; {asked}{limited}",
+        count(load.isl),
+        count(load.osl),
+        count(request.context())
+    );
+    let reading = plan.reading.map_or(String::new(), |r| format!(", reading {}", r.name()));
+    let plans = if plan.evaluations == 1 { "plan" } else { "plans" };
+    let search = document.search();
+    let _ =
+        writeln!(out, "search    {search}{reading}: {} {plans} evaluated", count(plan.evaluations));
+}
+
+fn degrees(out: &mut String, document: &Document<'_>) {
+    let plan = document.plan;
+    let d = &plan.best.degrees;
+    let _ = writeln!(out, "\ndegrees     tp   pp   dp   cp  kvp   ep  etp  edp   step       of");
+    for phase in &plan.phases {
+        let (cp, kvp) = if phase.phase == Phase::Prefill { (d.cp, 1) } else { (1, d.cp) };
+        let row = [d.tp, d.pp, d.dp, cp, kvp, d.ep, d.etp, d.edp()];
+        let row: String = row.iter().map(|n| format!("{n:5}")).collect();
+        let mixed = if phase.mixed { ", mixed by pins" } else { "" };
+        let name = phase.phase.name();
+        let time = Ns::new(phase.time_ns);
+        let _ = writeln!(out, "  {name:7}{row}   {time:9}  {}{mixed}", step(document, phase));
+    }
+    let groups = &plan.best.groups;
+    let axes = |(name, size): &(&str, u64)| {
+        let shown = groups.axes(name).iter().map(|a| groups.mesh.show(*a).to_string());
+        let shown = shown.collect::<Vec<_>>().join("·").replace('"', "");
+        (*size > 1).then(|| format!("{name} {size} = {shown}"))
+    };
+    let sizes =
+        [("tp", d.tp), ("cp", d.cp), ("dp", d.dp), ("ep", d.ep), ("etp", d.etp), ("edp", d.edp())];
+    let axes: Vec<String> = sizes.iter().filter_map(axes).collect();
+    let _ = writeln!(out, "  {}", [vec![groups.mesh.to_string()], axes].concat().join("; "));
+    let exchange = document.exchange().map(|e| format!("tokens reach experts by {e}"));
+    let stages = (d.pp > 1).then(|| format!("stages of {} layers", runs(&plan.stage_layers)));
+    let more: Vec<String> = stages.into_iter().chain(exchange).collect();
+    if !more.is_empty() {
+        let _ = writeln!(out, "  {}", more.join("; "));
+    }
+}
+
+/// What one step of a phase processes.
+fn step(document: &Document<'_>, phase: &PhasePlan) -> String {
+    let serving = &document.plan.best.serving;
+    match phase.phase {
+        Phase::Prefill => {
+            format!("{} × {} tokens a replica", count(phase.requests), count(phase.tokens))
+        }
+        Phase::Decode if phase.requests < serving.replica_batch => format!(
+            "{} requests a replica, {} in a micro-batch",
+            count(serving.replica_batch),
+            count(phase.requests)
+        ),
+        Phase::Decode => format!("{} requests a replica", count(serving.replica_batch)),
+    }
+}
+
+/// `5 × 8, 3 × 7`: how many stages have how many layers.
+fn runs(layers: &[u64]) -> String {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for &n in layers {
+        match runs.last_mut() {
+            Some((count, of)) if *of == n => *count += 1,
+            _ => runs.push((1, n)),
+        }
+    }
+    let shown: Vec<String> = runs.iter().map(|(count, of)| format!("{count} × {of}")).collect();
+    shown.join(", ")
+}
+
+fn service(out: &mut String, document: &Document<'_>) {
+    let (plan, s) = (document.plan, &document.plan.best.serving);
+    let per_gpu = s.tokens_per_s_per_device;
+    let _ = writeln!(
+        out,
+        "\nservice   {} tokens/s per GPU, {} in all; TTFT {}, TPOT {}",
+        rate(per_gpu),
+        rate(per_gpu * plan.cluster.devices() as f64),
+        s.ttft,
+        s.tpot
+    );
+    let _ = writeln!(
+        out,
+        "          {} requests running ({} in the fullest replica), limited by {}",
+        count(s.batch),
+        count(s.replica_batch),
+        limit(s.limited_by)
+    );
+}
+
+fn memory(document: &Document<'_>) -> Vec<String> {
+    let m = &document.plan.best.memory;
+    let mut rows = vec!["memory of the fullest GPU".to_string()];
+    let row = |(name, bytes): &(&str, u64)| {
+        format!("  {:16}{:>8} GiB", name.replace('_', " "), gib(*bytes))
+    };
+    rows.extend(m.items().iter().map(row));
+    rows.push(format!("  {:16}{:>8} GiB", "total", gib(m.total())));
+    rows.push(format!("  {:16}{:>8} GiB", "of", gib(m.usable)));
+    rows
+}
+
+fn time(document: &Document<'_>) -> Vec<String> {
+    let plan = document.plan;
+    let what = if plan.best.degrees.pp > 1 { "a micro-batch, all stages" } else { "a step" };
+    let phases: Vec<&PhasePlan> = plan.phases.iter().collect();
+    let heads: String = phases.iter().map(|p| format!("{:>20}", p.phase.name())).collect();
+    let mut rows = vec![format!("{:16}{heads}", format!("time of {what}"))];
+    if what.len() > 10 {
+        rows = vec![format!("time of {what}"), format!("{:16}{heads}", "")];
+    }
+    let categories: BTreeSet<Category> =
+        phases.iter().flat_map(|p| p.breakdown.times.iter().map(|(c, _)| *c)).collect();
+    let of = |p: &PhasePlan, c: Category| {
+        p.breakdown.times.iter().find(|(other, _)| *other == c).map_or(Ns::ZERO, |(_, ns)| *ns)
+    };
+    let total = |p: &PhasePlan| p.breakdown.times.iter().map(|(_, ns)| *ns).sum::<Ns>();
+    for category in categories {
+        let cell = |p: &&PhasePlan| {
+            let ns = of(p, category);
+            format!("{ns:>12}{:>8}", percent(ns, total(p)))
+        };
+        rows.push(format!(
+            "  {:14}{}",
+            category.name(),
+            phases.iter().map(cell).collect::<String>()
+        ));
+    }
+    let totals: String = phases.iter().map(|p| format!("{:>12}{:8}", total(p), "")).collect();
+    rows.push(format!("  {:14}{}", "total", totals.trim_end()));
+    rows
+}
+
+fn side_by_side(out: &mut String, left: &[String], right: &[String]) {
+    out.push('\n');
+    for i in 0..left.len().max(right.len()) {
+        let cell = |rows: &[String]| rows.get(i).cloned().unwrap_or_default();
+        let line = format!("{:36}{}", cell(left), cell(right));
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+}
+
+fn collectives(out: &mut String, document: &Document<'_>) {
+    let phases = &document.plan.phases;
+    out.push('\n');
+    for phase in phases {
+        let list: Vec<String> =
+            phase.collectives.iter().map(|(name, n)| format!("{} {name}", count(*n))).collect();
+        let list = if list.is_empty() { "none".to_string() } else { list.join(", ") };
+        let what = if document.plan.best.degrees.pp > 1 { "micro-batch" } else { "step" };
+        let _ = writeln!(out, "collectives of one GPU in a {} {what}: {list}", phase.phase.name());
+    }
+}
+
+fn files(out: &mut String, document: &Document<'_>, written: &[String]) {
+    let Some(dir) = &document.args.out else { return };
+    let of = |phase: &str| written.iter().filter(|f| f.contains(&format!("ir/{phase}/"))).count();
+    let _ = writeln!(
+        out,
+        "files     {}: plan.json, ir/prefill ({} programs), ir/decode ({} programs)",
+        dir.display(),
+        of("prefill"),
+        of("decode")
+    );
+}

@@ -1,0 +1,22 @@
+//! One file per command.
+
+pub mod clusters;
+pub mod compile;
+pub mod completions;
+pub mod degrees;
+pub mod families;
+mod figures;
+
+use crate::args::Command;
+use crate::failure::Outcome;
+
+/// Runs a command.
+pub fn run(command: &Command) -> Outcome {
+    match command {
+        Command::Compile(args) => compile::run(args),
+        Command::Degrees(args) => degrees::run(args),
+        Command::Families(args) => families::run(args),
+        Command::Clusters(args) => clusters::run(args),
+        Command::Completions(args) => completions::run(args),
+    }
+}

@@ -1,0 +1,69 @@
+//! What a request may ask: ranges of its numbers, and what deserves a warning.
+
+use super::{Model, Request};
+use crate::codes;
+use shardc_cost::time::Ns;
+use shardc_ir::diag::{Diagnostic, Result};
+
+/// Most tokens and requests that a load may name; far beyond any service, and small enough that
+/// sums of a few never wrap.
+const MOST: u64 = 1 << 32;
+
+/// Checks the numbers of a request.
+///
+/// # Errors
+/// `U006` naming the option, its value and its range.
+pub(super) fn request(request: &Request) -> Result<()> {
+    let load = &request.load;
+    whole("--isl", load.isl)?;
+    whole("--osl", load.osl)?;
+    load.concurrency.map_or(Ok(()), |n| whole("--concurrency", n))?;
+    request.max_len.map_or(Ok(()), |n| whole("--max-len", n))?;
+    let needed = load.isl.saturating_add(load.osl);
+    if let Some(max_len) = request.max_len.filter(|&n| n < needed) {
+        let message = format!("--max-len {max_len} is less than the {needed} tokens of a request");
+        let help = format!("use --max-len {needed}, or shorten --isl or --osl");
+        return Err(Box::new(Diagnostic::error(codes::REQUEST_RANGE, message).help(help)));
+    }
+    limit("--ttft", load.ttft_limit)?;
+    limit("--tpot", load.tpot_limit)?;
+    let fraction = request.mem_fraction;
+    if !(fraction > 0.0 && fraction <= 1.0) {
+        return Err(range("--mem-fraction", &fraction, "a fraction above 0 and up to 1"));
+    }
+    Ok(())
+}
+
+fn whole(option: &str, value: u64) -> Result<()> {
+    match value {
+        1..=MOST => Ok(()),
+        _ => Err(range(option, &value, &format!("a whole number from 1 to {MOST}"))),
+    }
+}
+
+fn limit(option: &str, limit: Option<Ns>) -> Result<()> {
+    match limit {
+        Some(ns) if ns == Ns::ZERO || ns.is_infinite() => {
+            Err(range(option, &ns, "a time in ms of 0.000001 or more"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn range(option: &str, value: &dyn std::fmt::Display, wanted: &str) -> Box<Diagnostic> {
+    let message = format!("{option} is {value}, out of range");
+    Box::new(Diagnostic::error(codes::REQUEST_RANGE, message).help(format!("give {wanted}")))
+}
+
+/// What the reader of a plan should know about the request.
+pub(super) fn warnings(request: &Request, model: &Model) -> Vec<Diagnostic> {
+    let longest = request.context();
+    let beyond = model.spec.max_positions.filter(|&most| longest > most);
+    let warning = |most: u64| {
+        let message = format!("a context of {longest} tokens exceeds the model's {most} positions");
+        Diagnostic::warning(codes::BEYOND_POSITIONS, message)
+            .note("memory and times are those of the longer context all the same")
+            .help(format!("keep --isl plus --osl and --max-len within {most}"))
+    };
+    beyond.map(warning).into_iter().collect()
+}

@@ -1,0 +1,126 @@
+//! Compiling a model for a cluster: the steps of `shardc compile` as a library.
+//!
+//! ```no_run
+//! use shardc::facade::{Request, compile};
+//! # fn main() -> shardc_ir::diag::Result<()> {
+//! let config = r#"{"architectures": ["LlamaForCausalLM"], "model_type": "llama"}"#;
+//! let request = Request::new(config, shardc_cost::machine::preset("h100x8")?);
+//! let plan = compile(&request, &mut |_, _| {})?;
+//! println!("{}", plan.best.degrees);
+//! # Ok(())
+//! # }
+//! ```
+
+mod check;
+mod plan;
+
+pub use plan::{PhasePlan, Plan, plan, plan_fewest};
+
+use shardc_cost::machine::Cluster;
+use shardc_cost::profile::Profile;
+use shardc_cost::serving::Load;
+use shardc_frontend::config::{self, Options};
+use shardc_frontend::graph::{self, GraphOptions};
+use shardc_frontend::spec::{DType, ModelSpec};
+use shardc_ir::diag::{Diagnostic, Result};
+use shardc_ir::graph::Module;
+use shardc_passes::search::Method;
+use shardc_passes::strategy::Degrees;
+
+/// What to compile, and for what.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Text of the model's `config.json`.
+    pub config: String,
+    /// Name of the model for people.
+    pub name: String,
+    /// Family to read the configuration as, whatever it says.
+    pub assume: Option<String>,
+    /// The cluster, all of whose devices are used.
+    pub cluster: Cluster,
+    /// Whose kernels are priced.
+    pub profile: Profile,
+    /// What is asked of the service.
+    pub load: Load,
+    /// Longest context that memory must hold; `isl + osl` where absent.
+    pub max_len: Option<u64>,
+    /// Part of device memory that may be used.
+    pub mem_fraction: f64,
+    /// Format of weights and activations, against the model's own; an 8-bit float is the format
+    /// of weights alone.
+    pub dtype: Option<DType>,
+    /// Format of the KV cache.
+    pub kv_dtype: Option<DType>,
+    /// How to search.
+    pub method: Method,
+    /// Degrees that the user forces.
+    pub layout: Option<Degrees>,
+    /// Text of the user's pin file.
+    pub pins: Option<String>,
+}
+
+impl Request {
+    /// A request with the defaults of the command line.
+    pub fn new(config: &str, cluster: Cluster) -> Self {
+        Request {
+            config: config.to_string(),
+            name: String::new(),
+            assume: None,
+            cluster,
+            profile: Profile::default(),
+            load: Load::new(1024, 1024),
+            max_len: None,
+            mem_fraction: 1.0,
+            dtype: None,
+            kv_dtype: None,
+            method: Method::Degrees,
+            layout: None,
+            pins: None,
+        }
+    }
+
+    /// Longest context that memory must hold, in tokens.
+    pub fn context(&self) -> u64 {
+        self.max_len.unwrap_or(self.load.isl.saturating_add(self.load.osl))
+    }
+}
+
+/// A model read from its description.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Every decision of the description, as the file says it.
+    pub published: ModelSpec,
+    /// The model that is compiled: in the formats that the request asks for.
+    pub spec: ModelSpec,
+    /// Warnings of the reader.
+    pub notes: Vec<Diagnostic>,
+    /// What it computes.
+    pub logical: Module,
+    /// Format of the KV cache.
+    pub kv_dtype: DType,
+}
+
+/// Reads a model description and builds its logical IR.
+///
+/// # Errors
+/// The errors of the configuration reader and of the graph builder.
+pub fn read_model(request: &Request) -> Result<Model> {
+    let options = Options { name: request.name.clone(), assume: request.assume.clone() };
+    let reading = config::read(&request.config, &options)?;
+    let options =
+        GraphOptions { all_logits: false, kv_dtype: request.kv_dtype, dtype: request.dtype };
+    let spec = graph::converted(&reading.spec, &options)?.into_owned();
+    let logical = graph::build(&reading.spec, &options)?;
+    let kv_dtype = request.kv_dtype.unwrap_or(spec.dtype);
+    Ok(Model { published: reading.spec, spec, notes: reading.notes, logical, kv_dtype })
+}
+
+/// Compiles a model; `progress` is told evaluations done and to do.
+///
+/// # Errors
+/// A number of the request is out of range, the model cannot be read, a pin or layout does not fit
+/// it, or (class infeasible) no plan fits.
+pub fn compile(request: &Request, progress: &mut dyn FnMut(u64, u64)) -> Result<Plan> {
+    check::request(request)?;
+    plan(request, &read_model(request)?, progress)
+}

@@ -1,0 +1,200 @@
+//! From a model to a plan: search, then the chosen program once more with its numbers.
+
+use super::{Model, Request, check};
+use shardc_cost::machine::Cluster;
+use shardc_cost::time::Ns;
+use shardc_ir::diag::{Diagnostic, Result};
+use shardc_ir::graph::Module;
+use shardc_passes::absorb_latent::absorb_latent_attention;
+use shardc_passes::evaluate::{Breakdown, Pricing, StepModel};
+use shardc_passes::pipeline::balanced_stages;
+use shardc_passes::search::{
+    self, Evaluated, Evaluator, Found, Lowered, Reading, bindings, explain_infeasible,
+};
+use shardc_passes::strategy::megatron::Phase;
+use std::collections::BTreeMap;
+
+/// One phase of a plan.
+#[derive(Clone, Debug)]
+pub struct PhasePlan {
+    /// Which phase.
+    pub phase: Phase,
+    /// Time of one step at the plan's batch, ns.
+    pub time_ns: u64,
+    /// Requests of each replica in one micro-batch.
+    pub requests: u64,
+    /// New tokens of each request.
+    pub tokens: u64,
+    /// Time by category, of one micro-batch through all stages.
+    pub breakdown: Breakdown,
+    /// Collectives that one device executes for one micro-batch.
+    pub collectives: BTreeMap<&'static str, u64>,
+    /// Whether operators are laid out otherwise than the degrees say.
+    pub mixed: bool,
+    /// The program after each pass, in order.
+    pub dumps: Vec<(&'static str, Module)>,
+}
+
+impl PhasePlan {
+    /// The program of each pipeline stage.
+    pub fn local(&self) -> Option<&Module> {
+        self.dumps.last().map(|(_, module)| module)
+    }
+}
+
+/// A compiled plan.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The model.
+    pub model: Model,
+    /// The devices that are used.
+    pub cluster: Cluster,
+    /// Degrees, memory and the predicted service.
+    pub best: Evaluated,
+    /// The reading that a rule without suffix took.
+    pub reading: Option<Reading>,
+    /// Plans that were evaluated.
+    pub evaluations: u64,
+    /// Layers of each pipeline stage.
+    pub stage_layers: Vec<u64>,
+    /// Prefill, then decode.
+    pub phases: Vec<PhasePlan>,
+    /// Warnings about the model and the request.
+    pub notes: Vec<Diagnostic>,
+}
+
+/// Plans a model on all devices of the request's cluster.
+///
+/// # Errors
+/// A number of the request is out of range, a pin or layout does not fit the model, or (class
+/// infeasible) no plan fits.
+pub fn plan(request: &Request, model: &Model, progress: &mut dyn FnMut(u64, u64)) -> Result<Plan> {
+    check::request(request)?;
+    let programs = Programs::of(model)?;
+    let evaluator = programs.evaluator(request, &request.cluster, request.pins.as_deref());
+    let found = search::search(&evaluator, request.method, request.layout, progress)?
+        .map_err(|nothing| explain_infeasible(&evaluator, &nothing))?;
+    programs.describe(request, model, &evaluator, found)
+}
+
+/// Plans a model on the fewest devices of the request's cluster that meet the request: part of a
+/// node, or whole nodes.
+///
+/// # Errors
+/// As [`plan`]; where no count meets the request, why all devices do not.
+pub fn plan_fewest(
+    request: &Request,
+    model: &Model,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Plan> {
+    check::request(request)?;
+    if let Some(degrees) = request.layout {
+        let cluster = request.cluster.take(degrees.devices())?;
+        return plan(&Request { cluster, ..request.clone() }, model, progress);
+    }
+    let programs = Programs::of(model)?;
+    for count in request.cluster.counts() {
+        let cluster = request.cluster.take(count)?;
+        let evaluator = programs.evaluator(request, &cluster, request.pins.as_deref());
+        match search::search(&evaluator, request.method, None, progress)? {
+            Ok(found) => return programs.describe(request, model, &evaluator, found),
+            Err(_) => continue,
+        }
+    }
+    plan(request, model, progress)
+}
+
+/// The logical program of each phase.
+struct Programs {
+    prefill: Module,
+    decode: Module,
+}
+
+impl Programs {
+    fn of(model: &Model) -> Result<Self> {
+        let mut decode = model.logical.clone();
+        absorb_latent_attention(&mut decode)?;
+        Ok(Programs { prefill: model.logical.clone(), decode })
+    }
+
+    fn evaluator<'a>(
+        &'a self,
+        request: &'a Request,
+        cluster: &'a Cluster,
+        pins: Option<&'a str>,
+    ) -> Evaluator<'a> {
+        Evaluator::new(
+            &self.prefill,
+            &self.decode,
+            cluster,
+            &request.profile,
+            request.load,
+            request.context(),
+            request.mem_fraction,
+            pins,
+        )
+    }
+
+    /// The plan of what a search found.
+    fn describe(
+        &self,
+        request: &Request,
+        model: &Model,
+        evaluator: &Evaluator<'_>,
+        found: Found,
+    ) -> Result<Plan> {
+        let best = found.best;
+        let mut phases = phases(evaluator, &best)?;
+        if evaluator.pins.is_some() {
+            let plain = self.evaluator(request, evaluator.cluster, None);
+            let plain = plain.lower(&best.degrees, best.exchange, &mut |_, _, _| {})?;
+            let programs = [&plain.prefill.0, &plain.decode.0];
+            for (phase, program) in phases.iter_mut().zip(programs) {
+                phase.mixed = phase.local() != Some(program);
+            }
+        }
+        let mut notes = model.notes.clone();
+        notes.extend(check::warnings(request, model));
+        Ok(Plan {
+            model: model.clone(),
+            cluster: evaluator.cluster.clone(),
+            stage_layers: balanced_stages(evaluator.facts().layers, best.degrees.pp),
+            best,
+            reading: found.reading,
+            evaluations: found.evaluations,
+            phases,
+            notes,
+        })
+    }
+}
+
+/// Lowers the chosen plan once more, keeping the program after each pass.
+fn phases(evaluator: &Evaluator<'_>, best: &Evaluated) -> Result<Vec<PhasePlan>> {
+    let mut dumps: BTreeMap<Phase, Vec<(&'static str, Module)>> = BTreeMap::new();
+    let lowered = evaluator.lower(&best.degrees, best.exchange, &mut |phase, pass, module| {
+        dumps.entry(phase).or_default().push((pass, module.clone()));
+    })?;
+    let Lowered { prefill, decode, .. } = &lowered;
+    let (serving, load) = (&best.serving, &evaluator.load);
+    let isl = load.isl.max(2);
+    let pricing = Pricing { cluster: evaluator.cluster, profile: evaluator.profile };
+    let mut phase = |phase, module: &Module, requests: u64, new, context, step: Ns| -> Result<_> {
+        let model = StepModel::of(module, evaluator.cluster)?;
+        let bind = bindings(module, best.degrees.dp.saturating_mul(requests), new, context);
+        Ok(PhasePlan {
+            phase,
+            time_ns: step.get(),
+            requests,
+            tokens: new,
+            breakdown: model.breakdown(pricing, &bind),
+            collectives: model.collectives(),
+            mixed: false,
+            dumps: dumps.remove(&phase).unwrap_or_default(),
+        })
+    };
+    let (together, steps) = (serving.prefill_requests, (serving.prefill_step, serving.decode_step));
+    Ok(vec![
+        phase(Phase::Prefill, &prefill.0, together, isl, isl, steps.0)?,
+        phase(Phase::Decode, &decode.0, serving.micro_batch, 1, load.mean_context(), steps.1)?,
+    ])
+}

@@ -1,0 +1,136 @@
+//! Reading what the user names: models, clusters, pins. Nothing is read beyond the largest size
+//! that makes sense.
+
+use crate::failure::{InSource, Outcome};
+use shardc::codes;
+use shardc_cost::machine::{self, Cluster};
+use shardc_frontend::json;
+use shardc_ir::diag::{Diagnostic, Result};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Largest configuration, cluster and pin file, bytes.
+const MAX_TEXT: u64 = 16 << 20;
+/// Largest index of a checkpoint, bytes; the largest published ones have about 50 MB.
+const MAX_INDEX: u64 = 128 << 20;
+
+/// A text and where it comes from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The path as the user would write it.
+    pub name: String,
+    /// The text.
+    pub text: String,
+}
+
+impl Source {
+    /// Line and column, from 1, of a byte.
+    pub fn line_and_column(&self, byte: usize) -> (usize, usize) {
+        let mut at = byte.min(self.text.len());
+        while !self.text.is_char_boundary(at) {
+            at -= 1;
+        }
+        let before = &self.text[..at];
+        let start = before.rfind('\n').map_or(0, |i| i + 1);
+        (before.matches('\n').count() + 1, before[start..].chars().count() + 1)
+    }
+}
+
+/// A model's files.
+#[derive(Debug)]
+pub struct ModelFiles {
+    /// Name for people: of the file, or of the directory.
+    pub name: String,
+    /// Its `config.json`.
+    pub config: Source,
+    /// The index of its checkpoint, if there is one beside it.
+    pub index: Option<Source>,
+}
+
+/// Reads a `config.json`, or the one of a directory with the index beside it.
+///
+/// Errors: `U002` and `U003`, or text that is not UTF-8.
+pub fn model(path: &Path) -> Outcome<ModelFiles> {
+    let config = if path.is_dir() { path.join("config.json") } else { path.to_path_buf() };
+    if path.is_dir() && !config.is_file() {
+        let message = format!("{} holds no config.json", path.display());
+        let help = "name a model's config.json, or the directory that holds it";
+        return Err(Box::new(Diagnostic::error(codes::UNREADABLE, message).help(help)).into());
+    }
+    let beside = config.with_file_name("model.safetensors.index.json");
+    let named_config = config.file_name().is_some_and(|n| n == "config.json");
+    let index = match named_config && beside.is_file() {
+        true => Some(text(&beside, MAX_INDEX)?),
+        false => None,
+    };
+    Ok(ModelFiles { name: model_name(&config), config: text(&config, MAX_TEXT)?, index })
+}
+
+/// The file's stem; the directory's name for a file called `config.json`.
+fn model_name(config: &Path) -> String {
+    let stem = config.file_stem().map(|s| s.to_string_lossy().into_owned());
+    if stem.as_deref() != Some("config") {
+        return stem.unwrap_or_default();
+    }
+    let directory = config.parent().map(|p| if p == Path::new("") { Path::new(".") } else { p });
+    let directory = directory.and_then(|p| fs::canonicalize(p).ok()).unwrap_or_default();
+    directory.file_name().map_or("model".to_string(), |n| n.to_string_lossy().into_owned())
+}
+
+/// Reads a preset's name, or the cluster file of that path.
+///
+/// Errors: `M0xx`, `U002` and `U003`.
+pub fn cluster(name: &str) -> Outcome<Cluster> {
+    let path = Path::new(name);
+    let looks_like_file = name.contains(std::path::is_separator) || name.ends_with(".toml");
+    if !looks_like_file && !path.is_file() {
+        return Ok(machine::preset(name)?);
+    }
+    let source = text(path, MAX_TEXT)?;
+    machine::parse(&source.text).in_source(&source)
+}
+
+/// Reads a text file of the user's.
+///
+/// Errors: `U002` and `U003`, or text that is not UTF-8.
+pub fn pins(path: &Path) -> Outcome<Source> {
+    text(path, MAX_TEXT)
+}
+
+fn text(path: &Path, most: u64) -> Outcome<Source> {
+    let bytes = bytes(path, most)?;
+    let text = json::decode(&bytes)?.to_string();
+    Ok(Source { name: path.display().to_string(), text })
+}
+
+fn bytes(path: &Path, most: u64) -> Result<Vec<u8>> {
+    let unreadable = |error: std::io::Error| {
+        let message = format!("{} cannot be read: {error}", path.display());
+        let mut diagnostic = Diagnostic::error(codes::UNREADABLE, message);
+        if let Some(near) = nearest_entry(path) {
+            diagnostic = diagnostic.help(format!("did you mean {}?", near.display()));
+        }
+        Box::new(diagnostic)
+    };
+    let file = File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > most {
+        let message = format!("{} has more than {most} bytes", path.display());
+        let help = "name a text file such as config.json, not weights";
+        return Err(Box::new(Diagnostic::error(codes::TOO_LARGE, message).help(help)));
+    }
+    Ok(bytes)
+}
+
+/// An entry of the directory whose name continues the missing one, or only adds an extension.
+fn nearest_entry(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    let parent = path.parent()?;
+    let directory = if parent == Path::new("") { Path::new(".") } else { parent };
+    let entries =
+        fs::read_dir(directory).ok()?.filter_map(|e| e.ok()?.file_name().into_string().ok());
+    let near = entries.filter(|e| e != name && e.starts_with(name)).min()?;
+    Some(parent.join(near))
+}
