@@ -191,11 +191,21 @@ fn position_biases_are_refused_by_name() {
 fn narrow_formats_do_not_compute() {
     let spec = read(&shipped("meta-llama__Meta-Llama-3-8B.json"));
     for options in [
-        GraphOptions { dtype: Some(DType::F8E4M3), ..GraphOptions::default() },
+        GraphOptions { dtype: Some(DType::F4E2M1), ..GraphOptions::default() },
         GraphOptions { kv_dtype: Some(DType::I4), ..GraphOptions::default() },
     ] {
         assert_eq!(build(&spec, &options).unwrap_err().code.id, "F204");
     }
+}
+
+#[test]
+fn eight_bits_are_a_format_of_weights() {
+    let spec = read(&shipped("meta-llama__Meta-Llama-3-8B.json"));
+    let options = GraphOptions { dtype: Some(DType::F8E4M3), ..GraphOptions::default() };
+    let text = print(&build(&spec, &options).unwrap());
+    assert!(text.contains("%ffn.up.w: weight<4096 x 14336 x f8e4m3"), "{text}");
+    assert!(text.contains("%x: tensor<%B x %S x 4096 x bf16>"), "{text}");
+    assert!(text.contains("%attn.k_cache: cache<%B x %C x 8 x 128 x bf16>"), "{text}");
 }
 
 fn map_of(name: &str, param: &str) -> WeightMap {
