@@ -3,3 +3,5 @@
 
 pub mod codes;
 pub mod facade;
+pub mod reference;
+pub mod render;

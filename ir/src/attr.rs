@@ -46,16 +46,37 @@ pub enum AttrValue {
 
 /// A field that can stand in an attribute list.
 pub trait AttrField: Sized {
+    /// Whether the attribute may be absent.
+    const OPTIONAL: bool = false;
+    /// What a value looks like, for the reference.
+    fn form() -> String;
     /// The value to print; `None` leaves the attribute out.
     fn to_value(&self) -> Option<AttrValue>;
     /// Reads a value; `None` where the attribute is absent. The error completes "`key` …".
     fn from_value(value: Option<&AttrValue>) -> Result<Self, String>;
 }
 
+/// An attribute, for the reference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttrInfo {
+    /// Name in the text.
+    pub key: &'static str,
+    /// What a value looks like.
+    pub form: String,
+    /// Whether it may be absent.
+    pub optional: bool,
+    /// What it means.
+    pub doc: String,
+}
+
 /// The attributes of one operator.
 pub trait Attrs: Sized {
     /// The keys, in printing order.
     const KEYS: &'static [&'static str];
+    /// What the operators with these attributes compute.
+    const DOC: &'static str;
+    /// The attributes with their meaning, in printing order.
+    fn reference() -> Vec<AttrInfo>;
     /// The attributes that are present, in printing order.
     fn to_list(&self) -> Vec<(&'static str, AttrValue)>;
     /// Reads the attributes; unknown keys are the caller's concern.
@@ -65,15 +86,24 @@ pub trait Attrs: Sized {
 /// Declares the attribute struct of an operator together with its text form.
 #[macro_export]
 macro_rules! attrs {
-    ($($(#[$doc:meta])* pub struct $name:ident {
-        $($(#[$fdoc:meta])* pub $field:ident : $ty:ty = $key:literal,)*
+    ($($(#[doc = $doc:literal])* pub struct $name:ident {
+        $($(#[doc = $fdoc:literal])* pub $field:ident : $ty:ty = $key:literal,)*
     })*) => {$(
-        $(#[$doc])*
+        $(#[doc = $doc])*
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-        pub struct $name { $($(#[$fdoc])* pub $field: $ty,)* }
+        pub struct $name { $($(#[doc = $fdoc])* pub $field: $ty,)* }
 
         impl $crate::attr::Attrs for $name {
             const KEYS: &'static [&'static str] = &[$($key),*];
+            const DOC: &'static str = concat!($($doc, "\n"),*);
+            fn reference() -> Vec<$crate::attr::AttrInfo> {
+                vec![$($crate::attr::AttrInfo {
+                    key: $key,
+                    form: <$ty as $crate::attr::AttrField>::form(),
+                    optional: <$ty as $crate::attr::AttrField>::OPTIONAL,
+                    doc: $crate::attr::unwrap_doc(concat!($($fdoc, "\n"),*)),
+                },)*]
+            }
             fn to_list(&self) -> Vec<(&'static str, $crate::attr::AttrValue)> {
                 let fields = [$(($key, $crate::attr::AttrField::to_value(&self.$field))),*];
                 fields.into_iter().filter_map(|(k, v): (_, Option<_>)| Some((k, v?))).collect()
@@ -112,6 +142,10 @@ macro_rules! word_enum {
         }
 
         impl $crate::attr::AttrField for $name {
+            fn form() -> String {
+                let words = Self::WORDS.iter().map(|(_, word)| format!("`{word}`"));
+                words.collect::<Vec<_>>().join(" or ")
+            }
             fn to_value(&self) -> Option<$crate::attr::AttrValue> {
                 Some($crate::attr::AttrValue::Word(self.word().to_string()))
             }
@@ -128,6 +162,11 @@ macro_rules! word_enum {
     )*};
 }
 
+/// The text of a documentation comment on one line.
+pub fn unwrap_doc(doc: &str) -> String {
+    doc.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 fn expected<T>(what: &str, got: Option<&AttrValue>) -> Result<T, String> {
     match got {
         Some(_) => Err(format!("must be {what}")),
@@ -136,6 +175,9 @@ fn expected<T>(what: &str, got: Option<&AttrValue>) -> Result<T, String> {
 }
 
 impl AttrField for u64 {
+    fn form() -> String {
+        "whole number".to_string()
+    }
     fn to_value(&self) -> Option<AttrValue> {
         Some(AttrValue::Int(i64::try_from(*self).unwrap_or(i64::MAX)))
     }
@@ -148,6 +190,9 @@ impl AttrField for u64 {
 }
 
 impl AttrField for usize {
+    fn form() -> String {
+        "whole number".to_string()
+    }
     fn to_value(&self) -> Option<AttrValue> {
         (*self as u64).to_value()
     }
@@ -157,6 +202,9 @@ impl AttrField for usize {
 }
 
 impl AttrField for F64 {
+    fn form() -> String {
+        "number".to_string()
+    }
     fn to_value(&self) -> Option<AttrValue> {
         Some(AttrValue::Float(*self))
     }
@@ -170,6 +218,10 @@ impl AttrField for F64 {
 }
 
 impl AttrField for bool {
+    const OPTIONAL: bool = true;
+    fn form() -> String {
+        "`true`".to_string()
+    }
     fn to_value(&self) -> Option<AttrValue> {
         self.then(|| AttrValue::Word("true".to_string()))
     }
@@ -184,6 +236,9 @@ impl AttrField for bool {
 }
 
 impl AttrField for String {
+    fn form() -> String {
+        "string".to_string()
+    }
     fn to_value(&self) -> Option<AttrValue> {
         Some(AttrValue::Str(self.clone()))
     }
@@ -196,6 +251,9 @@ impl AttrField for String {
 }
 
 impl AttrField for DType {
+    fn form() -> String {
+        "element type".to_string()
+    }
     fn to_value(&self) -> Option<AttrValue> {
         Some(AttrValue::Word(self.name().to_string()))
     }
@@ -210,6 +268,9 @@ impl AttrField for DType {
 }
 
 impl AttrField for Dim {
+    fn form() -> String {
+        "extent".to_string()
+    }
     fn to_value(&self) -> Option<AttrValue> {
         match self.parts() {
             (n, None, 1) => n.to_value(),
@@ -230,6 +291,9 @@ impl AttrField for Dim {
 pub struct AxisList(pub Vec<AxisRef>);
 
 impl AttrField for AxisList {
+    fn form() -> String {
+        "axes".to_string()
+    }
     fn to_value(&self) -> Option<AttrValue> {
         Some(AttrValue::Axes(self.0.clone()))
     }
@@ -242,6 +306,10 @@ impl AttrField for AxisList {
 }
 
 impl<T: AttrField> AttrField for Option<T> {
+    const OPTIONAL: bool = true;
+    fn form() -> String {
+        T::form()
+    }
     fn to_value(&self) -> Option<AttrValue> {
         self.as_ref().and_then(AttrField::to_value)
     }
@@ -251,6 +319,10 @@ impl<T: AttrField> AttrField for Option<T> {
 }
 
 impl<T: AttrField> AttrField for Vec<T> {
+    const OPTIONAL: bool = true;
+    fn form() -> String {
+        format!("list: {}, …", T::form())
+    }
     fn to_value(&self) -> Option<AttrValue> {
         let items: Vec<_> = self.iter().filter_map(AttrField::to_value).collect();
         (!items.is_empty()).then_some(AttrValue::List(items))

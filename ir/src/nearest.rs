@@ -1,7 +1,7 @@
 //! The known name closest to a mistyped one.
 
-/// The candidate with the smallest edit distance to `word`, if it is close enough to be meant;
-/// people rarely mistype the first letter, so it decides ties.
+/// The candidate with the smallest edit distance to `word`, if it is close enough to be meant and
+/// keeps some of it; people rarely mistype the first letter, so it decides ties.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word: String = word.chars().take(64).collect();
     let limit = (word.chars().count() / 3).max(2);
@@ -11,7 +11,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .filter(|c| c.len() <= 4 * 64)
         .map(|c| (distance(&word, c), c.chars().next() != initial, c))
         .min_by_key(|(d, other_initial, _)| (*d, *other_initial))
-        .filter(|(d, ..)| *d <= limit)
+        .filter(|(d, ..)| *d <= limit && *d < word.chars().count())
         .map(|(.., c)| c)
 }
 
@@ -40,6 +40,7 @@ mod tests {
         assert_eq!(nearest("sofmax", names), Some("softmax"));
         assert_eq!(nearest("sliu", names), Some("silu"));
         assert_eq!(nearest("attention", names), None);
+        assert_eq!(nearest("q", ["x", "y"]), None);
         assert_eq!(nearest("", []), None);
     }
 

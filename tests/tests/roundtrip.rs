@@ -1,6 +1,6 @@
 //! Programs that can be read: printing and reading them changes nothing.
 //!
-//! The snapshot is the canonical text.
+//! The snapshot of a case is its canonical text; shipped programs have none.
 
 use shardc_ir::text::{parse, print};
 use shardc_tests::{Outcome, snapshot};
@@ -16,10 +16,13 @@ fn roundtrip(path: &Path, source: String) -> Outcome {
     assert_eq!(again.diagnostics, [], "the printed text cannot be read");
     assert_eq!(again.module, parsed.module, "reading the printed text gives another module");
     assert_eq!(print(&again.module), text, "printing is no fixed point");
-    snapshot("roundtrip", path, &text);
+    if path.starts_with("files") {
+        snapshot("roundtrip", path, &text);
+    }
     Ok(())
 }
 
 datatest_stable::harness! {
     { test = roundtrip, root = "files/roundtrip", pattern = r"\.sir$" },
+    { test = roundtrip, root = "../examples/programs", pattern = r"\.sir$" },
 }

@@ -57,4 +57,5 @@ fn verify(_path: &Path, source: String) -> Outcome {
 
 datatest_stable::harness! {
     { test = verify, root = "files/verify", pattern = r"\.sir$" },
+    { test = verify, root = "../examples/programs", pattern = r"\.sir$" },
 }

@@ -19,6 +19,9 @@ pub struct Move {
 }
 
 impl AttrField for Move {
+    fn form() -> String {
+        "[axes, from dimension, to dimension]".to_string()
+    }
     fn to_value(&self) -> Option<AttrValue> {
         let int = |n: usize| AttrValue::Int(n as i64);
         Some(AttrValue::List(vec![
@@ -37,6 +40,10 @@ impl AttrField for Move {
 }
 
 impl AttrField for ReduceKind {
+    fn form() -> String {
+        let words = ReduceKind::NAMES.map(|(_, name)| format!("`{name}`"));
+        words.join(" or ")
+    }
     fn to_value(&self) -> Option<AttrValue> {
         Some(AttrValue::Word(self.name().to_string()))
     }

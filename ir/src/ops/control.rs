@@ -15,6 +15,9 @@ pub struct Run {
 }
 
 impl AttrField for Run {
+    fn form() -> String {
+        "[trips, @layer, …]".to_string()
+    }
     fn to_value(&self) -> Option<AttrValue> {
         let mut items = vec![AttrValue::Int(i64::try_from(self.trips).unwrap_or(i64::MAX))];
         items.extend(self.body.iter().cloned().map(AttrValue::Func));

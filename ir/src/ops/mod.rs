@@ -16,9 +16,10 @@ pub mod reduce;
 pub mod shape;
 mod table;
 
+pub(crate) use table::arity_problem;
 pub use table::{OPS, Op};
 
-use crate::attr::Attrs;
+use crate::attr::{AttrInfo, Attrs};
 use crate::dim::{Dim, Sym};
 use crate::graph::Level;
 use crate::rule::Rule;
@@ -69,6 +70,17 @@ pub enum Lifespan {
 }
 
 impl Lifespan {
+    /// The levels in words.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Lifespan::Always => "every level",
+            Lifespan::Global => "levels above local",
+            Lifespan::Sharded => "sharded level",
+            Lifespan::Communicating => "collective and local level",
+            Lifespan::Local => "local level",
+        }
+    }
+
     /// Whether an operator with this lifespan may appear at `level`.
     pub fn allows(self, level: Level) -> bool {
         match self {
@@ -77,6 +89,26 @@ impl Lifespan {
             Lifespan::Sharded => level == Level::Sharded,
             Lifespan::Communicating => level >= Level::Collective,
             Lifespan::Local => level == Level::Local,
+        }
+    }
+}
+
+impl Family {
+    /// Name in the reference.
+    pub fn name(self) -> &'static str {
+        match self {
+            Family::Contract => "contraction",
+            Family::Elementwise => "elementwise",
+            Family::Reduce => "reduction",
+            Family::Norm => "normalisation",
+            Family::Position => "position",
+            Family::Attention => "attention",
+            Family::Moe => "mixture of experts",
+            Family::Embed => "look-up",
+            Family::Shape => "shape and format",
+            Family::Placement => "placement",
+            Family::Collective => "communication",
+            Family::Control => "control",
         }
     }
 }
@@ -111,6 +143,23 @@ pub struct OpInfo {
     pub keys: &'static [&'static str],
     /// One sentence.
     pub summary: &'static str,
+    /// What it computes, in full.
+    pub doc: &'static str,
+    /// The attributes with their meaning.
+    pub attrs: fn() -> Vec<AttrInfo>,
+}
+
+impl OpInfo {
+    /// The row of that name.
+    pub fn find(name: &str) -> Option<&'static OpInfo> {
+        OPS.iter().find(|row| row.name == name)
+    }
+
+    /// The number of operands in words: `2`, `1 to 3`.
+    pub fn arity(&self) -> String {
+        let (min, max) = self.operands;
+        if min == max { min.to_string() } else { format!("{min} to {max}") }
+    }
 }
 
 /// What type inference says about the results.

@@ -36,6 +36,8 @@ macro_rules! op_table {
             lifespan: Lifespan::$lifespan,
             keys: <$payload as Attrs>::KEYS,
             summary: $summary,
+            doc: <$payload as Attrs>::DOC,
+            attrs: <$payload as Attrs>::reference,
         }),*];
 
         enum Row { $($variant,)* }
@@ -66,7 +68,7 @@ macro_rules! op_table {
             pub fn infer(&self, operands: &[&Type]) -> Result<Inferred, String> {
                 let (min, max) = self.info().operands;
                 if operands.len() < min || operands.len() > max {
-                    return Err(arity(self.info(), operands.len()));
+                    return Err(arity_problem(self.info(), operands.len()));
                 }
                 match self { $(Op::$variant(a) => a.infer(operands),)* }
             }
@@ -143,9 +145,8 @@ op_table! {
     Recv(Recv)               "recv"         Collective   0..=0  Local "takes a value from another pipeline stage";
 }
 
-fn arity(info: &OpInfo, got: usize) -> String {
-    let (min, max) = info.operands;
-    let plural = if max == 1 { "" } else { "s" };
-    let want = if min == max { min.to_string() } else { format!("{min} to {max}") };
-    format!("`{}` takes {want} operand{plural}, not {got}", info.name)
+/// What is wrong with a number of operands.
+pub(crate) fn arity_problem(info: &OpInfo, got: usize) -> String {
+    let plural = if info.operands.1 == 1 { "" } else { "s" };
+    format!("`{}` takes {} operand{plural}, not {got}", info.name, info.arity())
 }

@@ -6,7 +6,7 @@ use super::{attributes, types};
 use crate::dim::Dim;
 use crate::entity::EntityId;
 use crate::graph::{Def, Func, FuncId, Inst, InstData, Level, Value};
-use crate::ops::{Inferred, Lifespan};
+use crate::ops::{Inferred, arity_problem};
 use crate::text::{show_name, show_type};
 use crate::types::Type;
 use std::collections::HashSet;
@@ -169,15 +169,9 @@ fn lifespan(r: &mut Reporter<'_>, id: FuncId, inst: Inst, data: &InstData) {
         return;
     }
     let level = r.module.level;
-    let help = match info.lifespan {
-        Lifespan::Always => "it may appear at every level",
-        Lifespan::Global => "it may appear above local level",
-        Lifespan::Sharded => "it may appear at sharded level only",
-        Lifespan::Communicating => "it may appear from collective level on",
-        Lifespan::Local => "it may appear at local level only",
-    };
+    let help = format!("it may appear at {}", info.lifespan.describe());
     let message = format!("`{}` cannot appear at {level} level", info.name);
-    r.fail_help(Site::Inst(id, inst), codes::LIFESPAN, message, help.to_string());
+    r.fail_help(Site::Inst(id, inst), codes::LIFESPAN, message, help);
 }
 
 /// V108.
@@ -188,9 +182,7 @@ fn arity(r: &mut Reporter<'_>, id: FuncId, inst: Inst, data: &InstData) -> bool 
     if (min..=max).contains(&got) {
         return true;
     }
-    let want = if min == max { min.to_string() } else { format!("{min} to {max}") };
-    let plural = if max == 1 { "" } else { "s" };
-    let message = format!("`{}` takes {want} operand{plural}, not {got}", info.name);
+    let message = arity_problem(info, got);
     r.fail_help(Site::Inst(id, inst), codes::ARITY, message, info.summary.to_string());
     false
 }
