@@ -45,6 +45,9 @@ shardc_ir::codes! {
     /// A nested text model omits a size that its class supplies.
     DEFAULTED = "F311", User, "a nested text model omits a size; the library's class supplies it";
 
+    /// The architecture's name is not one of the family that reads it.
+    READ_AS = "F312", User, "an architecture is read as a family whose list does not name it";
+
     /// A count exceeds 64 bits.
     OVERFLOW = "F401", User, "a parameter count does not fit in 64 bits";
 

@@ -2,6 +2,7 @@
 
 use crate::codes;
 use crate::json::{self, Limits, Member, Node, Value};
+use crate::spec::names::text_model_name;
 use crate::spec::{DType, ModelSpec};
 use shardc_ir::diag::{Diagnostic, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,12 +93,6 @@ fn tensors(spec: &ModelSpec) -> BTreeSet<String> {
 /// The model's own name of a tensor: prefixes of multimodal checkpoints and suffixes of
 /// quantisation methods taken off.
 fn base_name(name: &str) -> String {
-    const PREFIXES: [(&str, &str); 4] = [
-        ("language_model.model.", "model."),
-        ("model.language_model.", "model."),
-        ("language_model.lm_head.", "lm_head."),
-        ("model.text_model.", "model."),
-    ];
     const SUFFIXES: [(&str, &str); 14] = [
         (".weight_scale_inv", ".weight"),
         (".weight_scale", ".weight"),
@@ -114,11 +109,7 @@ fn base_name(name: &str) -> String {
         ("_blocks", ""),
         ("_scales", ""),
     ];
-    let prefix = PREFIXES.iter().find(|(from, _)| name.starts_with(from));
-    let name = match prefix {
-        Some((from, to)) => format!("{to}{}", &name[from.len()..]),
-        None => name.to_string(),
-    };
+    let name = text_model_name(name);
     match SUFFIXES.iter().find(|(from, _)| name.ends_with(from)) {
         Some((from, to)) => format!("{}{to}", &name[..name.len() - from.len()]),
         None => name,

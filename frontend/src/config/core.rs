@@ -34,6 +34,7 @@ pub(crate) struct SizeKeys {
     pub(crate) layers: &'static str,
     pub(crate) heads: &'static str,
     pub(crate) kv_heads: &'static str,
+    pub(crate) vocab: &'static str,
 }
 
 impl Style {
@@ -49,6 +50,7 @@ impl Style {
             layers: "num_hidden_layers",
             heads: "num_attention_heads",
             kv_heads: "num_key_value_heads",
+            vocab: "vocab_size",
         },
         required: &[],
         names: Names::LLAMA,
@@ -97,7 +99,7 @@ impl Core {
         Ok(Core {
             hidden: cx.dim(keys.hidden)?,
             layers: layer_count(cx, keys.layers)?,
-            vocab: cx.dim("vocab_size")?,
+            vocab: cx.dim(keys.vocab)?,
             heads,
             kv_heads: heads,
             head_dim: 1,
@@ -168,7 +170,13 @@ pub(crate) fn layer_count(cx: &Fields, key: &'static str) -> Result<usize> {
 
 /// The longest context named.
 pub(crate) fn max_positions(cx: &Fields) -> Result<Option<u64>> {
-    let keys = ["max_position_embeddings", "max_sequence_length", "max_seq_len", "n_positions"];
+    let keys = [
+        "max_position_embeddings",
+        "max_sequence_length",
+        "max_seq_len",
+        "n_positions",
+        "seq_length",
+    ];
     cx.opt_whole(keys, 1, MAX_POSITIONS)
 }
 

@@ -101,13 +101,11 @@ impl<'a> Fields<'a> {
             (member.node.value != Value::Null).then_some((*key, member))
         };
         let hit = keys.spellings().iter().find_map(there);
-        for key in keys.spellings() {
-            self.log.record(
-                self.span,
-                self.object,
-                key,
-                hit.is_some() || self.object.contains_key(*key),
-            );
+        let mut settled = false;
+        for &key in keys.spellings() {
+            settled |= hit.is_some_and(|(found, _)| found == key);
+            let found = settled || self.object.contains_key(key);
+            self.log.record(self.span, self.object, key, found);
         }
         hit
     }

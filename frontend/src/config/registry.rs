@@ -18,6 +18,13 @@ pub struct Family {
     pub(crate) read: fn(&Cx) -> Result<ModelSpec>,
 }
 
+impl Family {
+    /// Whether the family answers to this architecture.
+    pub fn reads(&self, architecture: &str) -> bool {
+        self.architectures.contains(&architecture)
+    }
+}
+
 impl std::fmt::Debug for Family {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name)
@@ -83,6 +90,13 @@ pub static FAMILIES: &[Family] = &[
         read: llama::internlm2,
     },
     Family {
+        name: "minicpm",
+        model_types: &["minicpm"],
+        architectures: &["MiniCPMForCausalLM"],
+        summary: "Llama with factors on embeddings, residual branches and logits",
+        read: llama::minicpm,
+    },
+    Family {
         name: "nemotron_nas",
         model_types: &["nemotron-nas"],
         architectures: &["DeciLMForCausalLM"],
@@ -112,7 +126,14 @@ pub static FAMILIES: &[Family] = &[
     },
     Family {
         name: "qwen2",
-        model_types: &["qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"],
+        model_types: &[
+            "qwen2",
+            "qwen2_vl",
+            "qwen2_vl_text",
+            "qwen2_5_vl",
+            "qwen2_5_vl_text",
+            "mimo",
+        ],
         architectures: &[
             "Qwen2ForCausalLM",
             "Qwen2VLForConditionalGeneration",
@@ -248,6 +269,13 @@ pub static FAMILIES: &[Family] = &[
         read: glm::glm4,
     },
     Family {
+        name: "chatglm",
+        model_types: &["chatglm"],
+        architectures: &["ChatGLMModel", "ChatGLMForConditionalGeneration"],
+        summary: "GLM under the keys of its own code (ChatGLM 2, 3, GLM 4 9B)",
+        read: glm::chatglm,
+    },
+    Family {
         name: "glm4_moe",
         model_types: &["glm4_moe", "glm4v_moe_text"],
         architectures: &["Glm4MoeForCausalLM"],
@@ -346,6 +374,13 @@ pub static FAMILIES: &[Family] = &[
         read: cohere::cohere2,
     },
     Family {
+        name: "exaone",
+        model_types: &["exaone"],
+        architectures: &["ExaoneForCausalLM"],
+        summary: "Llama under names of its own (EXAONE 3, 3.5)",
+        read: exaone::exaone3,
+    },
+    Family {
         name: "exaone4",
         model_types: &["exaone4"],
         architectures: &["Exaone4ForCausalLM"],
@@ -421,5 +456,19 @@ pub static FAMILIES: &[Family] = &[
         architectures: &["GPTNeoXForCausalLM"],
         summary: "parallel branches with a layer norm each (Pythia)",
         read: layernorm::gpt_neox,
+    },
+    Family {
+        name: "gpt2",
+        model_types: &["gpt2"],
+        architectures: &["GPT2LMHeadModel"],
+        summary: "learned positions, layer norms, tied heads",
+        read: gpt2::gpt2,
+    },
+    Family {
+        name: "gpt_bigcode",
+        model_types: &["gpt_bigcode"],
+        architectures: &["GPTBigCodeForCausalLM"],
+        summary: "GPT-2 with one KV head (StarCoder 1)",
+        read: gpt2::bigcode,
     },
 ];

@@ -27,6 +27,11 @@ pub(super) fn resolve<'a>(top: &Fields<'a>, options: &Options) -> Result<Cx<'a>>
             find(top, &fields, model_type, &named)?
         }
     };
+    if let Some(other) = named.first().filter(|_| !fields.is_nested()).filter(|a| !family.reads(a))
+    {
+        let message = format!("{other} is read as {}, with its language-model head", family.name);
+        top.warn(codes::READ_AS, "architectures", message);
+    }
     if fields.is_nested() {
         let message = "only the text model is read; the other towers are left out";
         top.warn(codes::IGNORED, "architectures", message);

@@ -21,7 +21,7 @@ pub struct Limits {
 impl Limits {
     /// For `config.json`: published ones stay under 3 MB and 50,000 values. Bounds memory to about
     /// 100 MB.
-    pub const CONFIG: Limits = Limits { bytes: 16 << 20, values: 1_000_000 };
+    pub const CONFIG: Limits = Limits { bytes: 16 << 20, values: 500_000 };
     /// For an index: one entry per tensor, of which a trillion-parameter model has some 200,000.
     pub const INDEX: Limits = Limits { bytes: 256 << 20, values: 4_000_000 };
 }

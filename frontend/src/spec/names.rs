@@ -181,6 +181,21 @@ impl Names {
     }
 }
 
+/// The text model's own name of a tensor or module of a multimodal checkpoint.
+pub(crate) fn text_model_name(name: &str) -> String {
+    const PREFIXES: [(&str, &str); 4] = [
+        ("language_model.model.", "model."),
+        ("model.language_model.", "model."),
+        ("language_model.lm_head", "lm_head"),
+        ("model.text_model.", "model."),
+    ];
+    let prefix = PREFIXES.iter().find(|(from, _)| name.starts_with(from));
+    match prefix {
+        Some((from, to)) => format!("{to}{}", &name[from.len()..]),
+        None => name.to_string(),
+    }
+}
+
 const LLAMA: &[NameRow] = &[
     own(Part::Embedding, "model.embed_tokens.*"),
     own(Part::Positions, "model.embed_positions.*"),

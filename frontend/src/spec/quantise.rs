@@ -1,5 +1,6 @@
 //! Which weights are stored in which format.
 
+use super::names::text_model_name;
 use super::{DType, Part, Role, Scales, Storage};
 
 /// How a checkpoint stores its weights.
@@ -27,7 +28,7 @@ pub struct Scheme {
 /// A module name, or a family of them, that stays unconverted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// This module, modules inside it, and modules of this last name anywhere.
+    /// This module, modules inside it, and modules of this name anywhere.
     Name(String),
     /// As `Name`, with `*` for any text.
     Glob(String),
@@ -41,19 +42,18 @@ impl Pattern {
         match text.strip_prefix("re:") {
             Some(regex) => Pattern::Regex(regex.to_string()),
             None if text.contains('*') => Pattern::Glob(text.to_string()),
-            None => Pattern::Name(text.to_string()),
+            None => Pattern::Name(text_model_name(text)),
         }
     }
 
     /// Whether `module` (a tensor name without `.weight`) is meant.
     pub fn matches(&self, module: &str) -> bool {
         match self {
-            Pattern::Name(name) => {
-                let inside = |rest: &str| rest.is_empty() || rest.starts_with('.');
-                module.strip_prefix(name.as_str()).is_some_and(inside)
-                    || module.strip_suffix(name.as_str()).is_some_and(|rest| rest.ends_with('.'))
-                    || module.contains(&format!(".{name}."))
-            }
+            Pattern::Name(name) => module.match_indices(name.as_str()).any(|(at, found)| {
+                let rest = &module[at + found.len()..];
+                (at == 0 || module[..at].ends_with('.'))
+                    && (rest.is_empty() || rest.starts_with('.'))
+            }),
             Pattern::Glob(glob) => {
                 glob_matches(glob, module) || glob_matches(&format!("{glob}.*"), module)
             }

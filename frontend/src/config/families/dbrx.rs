@@ -27,6 +27,7 @@ const STYLE: Style = Style {
         layers: "n_layers",
         heads: "n_heads",
         kv_heads: "num_key_value_heads",
+        vocab: "vocab_size",
     },
     names: NAMES,
     ..Style::LLAMA

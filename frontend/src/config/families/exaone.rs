@@ -1,11 +1,46 @@
-//! EXAONE 4 and EXAONE MoE: norms on branch outputs, a norm on each head, no RoPE in layers that
+//! EXAONE 3 (Llama by other names), 4 and MoE: norms on branch outputs, a norm on each head, no RoPE in layers that
 //! see the whole context beside layers with a window.
 
 use super::deepseek;
 use super::prelude::*;
+use crate::config::core::SizeKeys;
 use crate::json::Value;
 
 const POST: Names = Names::llama_with(&[&[own(Part::AttnOut, "post_attention_layernorm.*")]]);
+
+/// EXAONE 3's tensor names.
+const EXAONE3: Names = Names {
+    layer: "transformer.h.{l}.",
+    rows: &[&[
+        own(Part::Embedding, "transformer.wte.*"),
+        own(Part::FinalNorm, "transformer.ln_f.*"),
+        own(Part::AttnIn, "ln_1.*"),
+        own(Part::FfnIn, "ln_2.*"),
+        own(Part::Query, "attn.attention.q_proj.*"),
+        own(Part::Key, "attn.attention.k_proj.*"),
+        own(Part::Value, "attn.attention.v_proj.*"),
+        own(Part::Output, "attn.attention.out_proj.*"),
+        own(Part::Gate, "mlp.c_fc_0.*"),
+        own(Part::Up, "mlp.c_fc_1.*"),
+        own(Part::Down, "mlp.c_proj.*"),
+    ]],
+};
+
+/// EXAONE 3 and 3.5: Llama under names of its own.
+pub(in crate::config) fn exaone3(cx: &Cx) -> Result<ModelSpec> {
+    let style = Style {
+        eps_keys: ["layer_norm_epsilon", "rms_norm_eps"],
+        eps: 1e-5,
+        act: ("activation_function", "silu"),
+        keys: SizeKeys { layers: "num_layers", ..Style::LLAMA.keys },
+        names: EXAONE3,
+        ..Style::GROUPED
+    };
+    let core = Core::read(cx, style)?;
+    let gqa = core.gqa(Some(rope::read(cx, core.head_dim, rope::Defaults::LLAMA)?));
+    let mlp = core.mlp(cx)?;
+    core.model(cx, |_| Ok(LayerSpec::new(gqa.clone(), mlp, Block::pre(core.rms()))))
+}
 
 /// EXAONE 4.
 pub(in crate::config) fn exaone4(cx: &Cx) -> Result<ModelSpec> {

@@ -2,6 +2,7 @@
 
 use super::deepseek;
 use super::prelude::*;
+use crate::config::core::SizeKeys;
 
 const HALF: rope::Defaults = rope::Defaults { theta: 10_000.0, partial: 0.5 };
 const FUSED: &[NameRow] = &[
@@ -30,6 +31,52 @@ fn dense(cx: &Cx, names: Names, block: fn(Norm) -> Block) -> Result<ModelSpec> {
     };
     let mlp = core.mlp(cx)?;
     core.model(cx, |_| Ok(LayerSpec::new(gqa.clone(), mlp, block(core.rms()))))
+}
+
+/// ChatGLM 2, 3 and GLM 4 9B in the form of their own code.
+pub(in crate::config) fn chatglm(cx: &Cx) -> Result<ModelSpec> {
+    const NAMES: Names = Names {
+        layer: "transformer.encoder.layers.{l}.",
+        rows: &[&[
+            own(Part::Embedding, "transformer.embedding.word_embeddings.*"),
+            own(Part::FinalNorm, "transformer.encoder.final_layernorm.*"),
+            own(Part::Head, "transformer.output_layer.*"),
+            share(Part::Query, "self_attention.query_key_value.*", Fusion::Concat),
+            share(Part::Key, "self_attention.query_key_value.*", Fusion::Concat),
+            share(Part::Value, "self_attention.query_key_value.*", Fusion::Concat),
+            own(Part::Output, "self_attention.dense.*"),
+            share(Part::Gate, "mlp.dense_h_to_4h.*", Fusion::Concat),
+            share(Part::Up, "mlp.dense_h_to_4h.*", Fusion::Concat),
+            own(Part::Down, "mlp.dense_4h_to_h.*"),
+        ]],
+    };
+    let style = Style {
+        eps_keys: ["layernorm_epsilon", "layer_norm_epsilon"],
+        eps: 1e-5,
+        width: "ffn_hidden_size",
+        keys: SizeKeys {
+            layers: "num_layers",
+            kv_heads: "multi_query_group_num",
+            vocab: "padded_vocab_size",
+            ..Style::LLAMA.keys
+        },
+        required: &["multi_query_group_num"],
+        names: NAMES,
+        ..Style::LLAMA
+    };
+    let core = Core::read(cx, style)?;
+    let head_dim = cx.dim_or("kv_channels", core.head_dim)?;
+    let theta = 10_000.0 * cx.positive_or("rope_ratio", 1.0)?;
+    let rope = rope::read(cx, head_dim, rope::Defaults { theta, ..HALF })?;
+    let rope = Some(Rope { interleaved: true, ..rope });
+    let biased = cx.flag_or("add_bias_linear", false)?;
+    let qkv = biased || cx.flag_or("add_qkv_bias", false)?;
+    let gqa = Gqa {
+        bias: Biases { o: biased, ..Biases::qkv(qkv) },
+        ..Gqa::new(core.heads, core.kv_heads, head_dim, rope)
+    };
+    let mlp = Mlp { bias: biased, ..core.mlp(cx)? };
+    core.model(cx, |_| Ok(LayerSpec::new(gqa.clone(), mlp, Block::pre(core.rms()))))
 }
 
 /// GLM 4.5: DeepSeek V3's experts behind grouped-query attention.

@@ -8,6 +8,7 @@ pub(super) mod exaone;
 pub(super) mod falcon;
 pub(super) mod gemma;
 pub(super) mod glm;
+pub(super) mod gpt2;
 pub(super) mod gpt_oss;
 pub(super) mod granite;
 pub(super) mod hunyuan;
