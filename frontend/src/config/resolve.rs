@@ -32,7 +32,8 @@ pub(super) fn resolve<'a>(top: &Fields<'a>, options: &Options) -> Result<Cx<'a>>
         let message = format!("{other} is read as {}, with its language-model head", family.name);
         top.warn(codes::READ_AS, "architectures", message);
     }
-    if fields.is_nested() {
+    let towers = ["vision_config", "audio_config", "visual", "img_processor"];
+    if fields.is_nested() || top.has(towers) {
         let message = "only the text model is read; the other towers are left out";
         top.warn(codes::IGNORED, "architectures", message);
     }

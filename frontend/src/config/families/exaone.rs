@@ -26,8 +26,11 @@ const EXAONE3: Names = Names {
     ]],
 };
 
-/// EXAONE 3 and 3.5: Llama under names of its own.
+/// EXAONE 3 and 3.5: Llama under names of its own, or, as `transformers` 5 writes it, by Llama's.
 pub(in crate::config) fn exaone3(cx: &Cx) -> Result<ModelSpec> {
+    if cx.has("num_hidden_layers") && !cx.has("num_layers") {
+        return super::llama::llama(cx);
+    }
     let style = Style {
         eps_keys: ["layer_norm_epsilon", "rms_norm_eps"],
         eps: 1e-5,
