@@ -1,8 +1,10 @@
 //! The command line as types. Each command's own flags stand with the command.
 
 use crate::commands::{clusters, compile, completions, degrees, families};
+use crate::input::ModelFiles;
 use clap::{Args, Parser, Subcommand};
 use shardc::codes;
+use shardc::facade::ModelRequest;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::dtype::DType;
 use std::path::PathBuf;
@@ -65,6 +67,21 @@ pub struct ModelArgs {
     /// f8e5m2 for weights alone
     #[arg(long, value_name = "D")]
     pub dtype: Option<String>,
+}
+
+impl ModelArgs {
+    /// The model of these flags, from its files.
+    ///
+    /// Errors: `U008`.
+    pub fn request(&self, files: &ModelFiles) -> Result<ModelRequest> {
+        Ok(ModelRequest {
+            config: files.config.text.clone(),
+            name: files.name.clone(),
+            assume: self.assume.clone(),
+            dtype: self.dtype.as_deref().map(dtype).transpose()?,
+            kv_dtype: None,
+        })
+    }
 }
 
 /// The number format of a name, as the text of the IR or the field writes it.

@@ -27,15 +27,27 @@ use shardc_ir::graph::Module;
 use shardc_passes::search::Method;
 use shardc_passes::strategy::Degrees;
 
-/// What to compile, and for what.
-#[derive(Clone, Debug)]
-pub struct Request {
+/// Which model, and in which formats.
+#[derive(Clone, Debug, Default)]
+pub struct ModelRequest {
     /// Text of the model's `config.json`.
     pub config: String,
     /// Name of the model for people.
     pub name: String,
     /// Family to read the configuration as, whatever it says.
     pub assume: Option<String>,
+    /// Format of weights and activations, against the model's own; an 8-bit float is the format
+    /// of weights alone.
+    pub dtype: Option<DType>,
+    /// Format of the KV cache; that of the activations where absent.
+    pub kv_dtype: Option<DType>,
+}
+
+/// What to compile, and for what.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The model.
+    pub model: ModelRequest,
     /// The cluster, all of whose devices are used.
     pub cluster: Cluster,
     /// Whose kernels are priced.
@@ -46,11 +58,6 @@ pub struct Request {
     pub max_len: Option<u64>,
     /// Part of device memory that may be used.
     pub mem_fraction: f64,
-    /// Format of weights and activations, against the model's own; an 8-bit float is the format
-    /// of weights alone.
-    pub dtype: Option<DType>,
-    /// Format of the KV cache.
-    pub kv_dtype: Option<DType>,
     /// How to search.
     pub method: Method,
     /// Degrees that the user forces.
@@ -63,16 +70,12 @@ impl Request {
     /// A request with the defaults of the command line.
     pub fn new(config: &str, cluster: Cluster) -> Self {
         Request {
-            config: config.to_string(),
-            name: String::new(),
-            assume: None,
+            model: ModelRequest { config: config.to_string(), ..ModelRequest::default() },
             cluster,
             profile: Profile::default(),
             load: Load::new(1024, 1024),
             max_len: None,
             mem_fraction: 1.0,
-            dtype: None,
-            kv_dtype: None,
             method: Method::Degrees,
             layout: None,
             pins: None,
@@ -104,7 +107,7 @@ pub struct Model {
 ///
 /// # Errors
 /// The errors of the configuration reader and of the graph builder.
-pub fn read_model(request: &Request) -> Result<Model> {
+pub fn read_model(request: &ModelRequest) -> Result<Model> {
     let options = Options { name: request.name.clone(), assume: request.assume.clone() };
     let reading = config::read(&request.config, &options)?;
     let options =
@@ -122,5 +125,5 @@ pub fn read_model(request: &Request) -> Result<Model> {
 /// it, or (class infeasible) no plan fits.
 pub fn compile(request: &Request, progress: &mut dyn FnMut(u64, u64)) -> Result<Plan> {
     check::request(request)?;
-    plan(request, &read_model(request)?, progress)
+    plan(request, &read_model(&request.model)?, progress)
 }

@@ -1,6 +1,7 @@
 //! Parallel degrees: what they mean, and which are legal for a model.
 
 use super::facts::Facts;
+use super::groups::split_heads;
 use crate::codes;
 use shardc_ir::diag::{Diagnostic, Result};
 use std::fmt;
@@ -102,25 +103,59 @@ impl Degrees {
                 self.devices()
             ));
         }
-        let experts = self.ep.saturating_mul(self.etp);
+        let owners = self.ep.saturating_mul(self.etp);
         let stage = self.stage_devices();
-        if facts.is_moe() && !stage.is_multiple_of(experts) {
-            return Some(format!("ep·etp is {experts}, which does not divide tp·dp·cp = {stage}"));
+        if facts.is_moe() && !stage.is_multiple_of(owners) {
+            return Some(format!("ep·etp is {owners}, which does not divide tp·dp·cp = {stage}"));
         }
         if self.pp > facts.layers.max(1) {
             return Some(format!("pp is {}, and there are {} layers", self.pp, facts.layers));
         }
-        let heads =
-            facts.heads.iter().find_map(|&(kv, group)| whole_heads(kv, group, self.tp).err());
-        let width = facts.widths.iter().find_map(|&w| splits("ffn width", w, self.tp).err());
-        let expert = || {
-            let width = |w: &(u64, u64)| splits("expert ffn width", *w, self.etp).err();
-            let few = |e: &&u64| self.ep > **e;
-            let count = |e: &u64| format!("ep is {}, and there are {e} experts", self.ep);
-            let widths = facts.expert_widths.iter().find_map(width);
-            widths.or(facts.experts.iter().find(few).map(count))
-        };
-        heads.or(width).or_else(|| if facts.is_moe() { expert() } else { None })
+        let attention = heads(facts, self.tp).err();
+        let width = widths(facts, self.tp).err();
+        let of_experts =
+            || expert_widths(facts, self.etp).and_then(|()| experts(facts, self.ep)).err();
+        attention.or(width).or_else(|| if facts.is_moe() { of_experts() } else { None })
+    }
+}
+
+/// Whether attention of every kind splits `tp` ways: whole heads, whole quantisation blocks.
+///
+/// # Errors
+/// Says why not, with the nearest legal degrees.
+pub fn heads(facts: &Facts, tp: u64) -> Result<(), String> {
+    facts.heads.iter().try_for_each(|&(kv, group)| whole_heads(kv, group, tp))?;
+    let (kv, group) = split_heads(tp, facts);
+    facts.kv_blocks.iter().try_for_each(|&b| splits("kv heads", b, kv))?;
+    facts.group_blocks.iter().try_for_each(|&b| splits("heads of a group", b, group))
+}
+
+/// Whether every dense and shared feed-forward block splits `tp` ways.
+///
+/// # Errors
+/// Says why not, with the nearest legal degrees.
+pub fn widths(facts: &Facts, tp: u64) -> Result<(), String> {
+    facts.widths.iter().try_for_each(|&w| splits("ffn width", w, tp))
+}
+
+/// Whether every routed expert splits `etp` ways.
+///
+/// # Errors
+/// Says why not, with the nearest legal degrees.
+pub fn expert_widths(facts: &Facts, etp: u64) -> Result<(), String> {
+    facts.expert_widths.iter().try_for_each(|&w| splits("expert ffn width", w, etp))
+}
+
+/// Whether every rank of `ep` holds an expert of each layer. They may hold unequal numbers.
+///
+/// # Errors
+/// Says why not, with the most ranks that do.
+pub fn experts(facts: &Facts, ep: u64) -> Result<(), String> {
+    match facts.experts.first() {
+        Some(&fewest) if ep > fewest => Err(format!(
+            "{fewest} experts leave ranks of {ep} without any; nearest legal: {fewest}"
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -147,7 +182,8 @@ pub fn whole_heads(kv: u64, group: u64, tp: u64) -> Result<(), String> {
 /// # Errors
 /// Says why not, with the nearest legal degrees.
 pub fn splits(what: &str, (size, granule): (u64, u64), parts: u64) -> Result<(), String> {
-    let legal = |p: u64| size.is_multiple_of(p) && (size / p).is_multiple_of(granule.max(1));
+    let whole = |p: u64| size.is_multiple_of(p) && (size / p).is_multiple_of(granule.max(1));
+    let legal = |p: u64| p == 1 || whole(p);
     if legal(parts) {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! Named groups of mesh axes: which devices split which kind of parallelism.
 
 use super::degrees::Degrees;
-use super::facts::Facts;
+use super::facts::{Facts, common_divisor};
 use shardc_ir::layout::axes;
 use shardc_ir::mesh::{Axis, AxisId, AxisRef, Mesh};
 
@@ -86,11 +86,8 @@ impl Groups {
 }
 
 /// How `tp` splits into kv heads and heads of a group.
-fn split_heads(tp: u64, facts: &Facts) -> (u64, u64) {
-    let common = |a: u64, b: u64| {
-        (1..=a.min(b)).rev().find(|d| a.is_multiple_of(*d) && b.is_multiple_of(*d)).unwrap_or(1)
-    };
-    let kv = facts.heads.iter().fold(tp, |n, &(kv, _)| common(n, kv));
+pub(super) fn split_heads(tp: u64, facts: &Facts) -> (u64, u64) {
+    let kv = facts.heads.iter().fold(tp, |n, &(kv, _)| common_divisor(n, kv));
     (kv, tp / kv.max(1))
 }
 

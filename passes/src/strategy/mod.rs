@@ -5,6 +5,7 @@ pub mod facts;
 pub mod groups;
 pub mod megatron;
 pub mod pins;
+pub mod table;
 
 pub use degrees::Degrees;
 pub use facts::Facts;

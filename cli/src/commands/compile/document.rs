@@ -177,15 +177,15 @@ impl Document<'_> {
             },
             "ttft_ms": args.ttft,
             "tpot_ms": args.tpot,
-            "dtype": request.dtype.map(|d| d.name()),
-            "kv_dtype": request.kv_dtype.map(|d| d.name()),
+            "dtype": request.model.dtype.map(|d| d.name()),
+            "kv_dtype": request.model.kv_dtype.map(|d| d.name()),
             "max_len": request.context(),
             "mem_fraction": request.mem_fraction,
             "search": args.search,
             "layout": args.layout,
             "pins": request.pins,
             "seed": args.seed,
-            "assume": request.assume,
+            "assume": request.model.assume,
             "profile": request.profile.name,
         })
     }

@@ -90,7 +90,7 @@ pub fn run(args: &CompileArgs) -> Outcome {
     let files = input::model(&args.model.path)?;
     let pins = args.pin.as_deref().map(input::pins).transpose()?;
     let request = request::build(args, &files, pins.as_ref())?;
-    let mut model = facade::read_model(&request).in_source(&files.config)?;
+    let mut model = facade::read_model(&request.model).in_source(&files.config)?;
     model.notes.extend(check_index(&files, &model)?);
     let plan = choose(args, &request, &model).map_err(|failure| match &pins {
         Some(pins) => failure.within(pins),

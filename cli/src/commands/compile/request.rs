@@ -6,7 +6,7 @@ use crate::failure::Outcome;
 use crate::input::{self, ModelFiles, Source};
 use clap::ValueEnum;
 use shardc::codes;
-use shardc::facade::Request;
+use shardc::facade::{ModelRequest, Request};
 use shardc_cost::profile::Profile;
 use shardc_cost::serving::{Load, Objective};
 use shardc_cost::time::Ns;
@@ -69,16 +69,15 @@ pub fn build(args: &CompileArgs, files: &ModelFiles, pins: Option<&Source>) -> O
         ..Load::new(args.isl, args.osl)
     };
     Ok(Request {
-        config: files.config.text.clone(),
-        name: files.name.clone(),
-        assume: args.model.assume.clone(),
+        model: ModelRequest {
+            kv_dtype: args.kv_dtype.as_deref().map(args::dtype).transpose()?,
+            ..args.model.request(files)?
+        },
         cluster,
         profile,
         load,
         max_len: args.max_len,
         mem_fraction: args.mem_fraction,
-        dtype: args.model.dtype.as_deref().map(args::dtype).transpose()?,
-        kv_dtype: args.kv_dtype.as_deref().map(args::dtype).transpose()?,
         method: Method::parse(&args.search)?,
         layout: args.layout.as_deref().map(Degrees::parse).transpose()?,
         pins: pins.map(|source| source.text.clone()),
