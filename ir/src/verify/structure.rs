@@ -187,12 +187,20 @@ fn arity(r: &mut Reporter<'_>, id: FuncId, inst: Inst, data: &InstData) -> bool 
     false
 }
 
-/// V110. Local types are judged by the global ones behind them, under V502.
+/// V110. Local types are judged by the global ones behind them, under V502; here only whether
+/// attributes that name extents name those of the result.
 fn result_types(r: &mut Reporter<'_>, id: FuncId, inst: Inst, data: &InstData) {
+    let func = r.func(id);
     if r.module.level == Level::Local {
+        let result = data.results.first();
+        if let Some(&result) = result
+            && data.op.with_extents(&func.ty(result).dims) != data.op
+        {
+            let message = format!("`{}` names other extents than its result", data.op.info().name);
+            r.fail(Site::Inst(id, inst), codes::RESULT_TYPE, message);
+        }
         return;
     }
-    let func = r.func(id);
     let site = Site::Inst(id, inst);
     let name = data.op.info().name;
     let inferred = match data.op.infer(&func.operand_types(inst)) {
