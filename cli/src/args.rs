@@ -1,6 +1,6 @@
 //! The command line as types. Each command's own flags stand with the command.
 
-use crate::commands::{clusters, compile, completions, degrees, families};
+use crate::commands::{clusters, compile, completions, degrees, families, ops};
 use crate::input::ModelFiles;
 use clap::{Args, Parser, Subcommand};
 use shardc::codes;
@@ -36,6 +36,8 @@ pub enum Command {
     Families(families::FamiliesArgs),
     /// List the cluster presets
     Clusters(clusters::ClustersArgs),
+    /// List the operators of the IR, or describe one with an example and its sharding rule
+    Ops(ops::OpsArgs),
     /// Print a shell's completion script
     Completions(completions::CompletionsArgs),
 }
@@ -48,6 +50,7 @@ impl Command {
             Command::Degrees(args) => args.json,
             Command::Families(args) => args.json,
             Command::Clusters(args) => args.json,
+            Command::Ops(args) => args.json,
             Command::Completions(_) => false,
         }
     }

@@ -21,4 +21,6 @@ shardc_ir::codes! {
     UNKNOWN_PROFILE = "U009", User, "no profile has this name";
     /// The compiler gave up where it should not.
     PANIC = "X901", Internal, "the compiler stopped at a bug of its own";
+    /// No operator has that name.
+    UNKNOWN_OP = "U120", User, "an operator does not exist";
 }

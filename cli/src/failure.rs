@@ -1,8 +1,9 @@
 //! How a command fails: diagnostics with the text they point into.
 
 use crate::input::Source;
-use crate::{output, plain};
+use crate::output;
 use serde_json::{Value, json};
+use shardc::render::{Style, render};
 use shardc_ir::diag::{Diagnostic, Label};
 
 /// What stopped a command.
@@ -45,7 +46,8 @@ impl Failure {
     /// says how the process exits.
     pub fn report(&self, json: bool) -> u8 {
         for diagnostic in &self.diagnostics {
-            output::complain(&plain::render(diagnostic, self.source.as_ref()));
+            let source = self.source.as_ref().map(|s| (s.name.as_str(), s.text.as_str()));
+            output::complain(&format!("{}\n", render(diagnostic, source, Style::of_stderr())));
         }
         if json {
             output::print(&self.to_json()).ok();

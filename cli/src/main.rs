@@ -6,7 +6,6 @@ mod commands;
 mod failure;
 mod input;
 mod output;
-mod plain;
 
 use clap::Parser;
 use failure::Failure;

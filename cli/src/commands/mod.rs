@@ -6,6 +6,7 @@ pub mod completions;
 pub mod degrees;
 pub mod families;
 mod figures;
+pub mod ops;
 
 use crate::args::Command;
 use crate::failure::Outcome;
@@ -17,6 +18,7 @@ pub fn run(command: &Command) -> Outcome {
         Command::Degrees(args) => degrees::run(args),
         Command::Families(args) => families::run(args),
         Command::Clusters(args) => clusters::run(args),
+        Command::Ops(args) => ops::run(args),
         Command::Completions(args) => completions::run(args),
     }
 }

@@ -1,20 +1,14 @@
 //! `shardc ops`: the operators of the IR, or everything about one of them.
 
+use crate::failure::Outcome;
+use crate::output;
 use serde_json::{Value, json};
-use shardc::reference;
+use shardc::{codes, reference};
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::nearest::nearest;
 use shardc_ir::ops::{OPS, OpInfo};
 
-/// Error codes of this command.
-pub mod codes {
-    shardc_ir::codes! {
-        /// No operator has that name.
-        UNKNOWN_OP = "U120", User, "an operator does not exist";
-    }
-}
-
-/// List the operators of the IR, or describe one with an example and its sharding rule
+/// Lists the operators of the IR, or describes one.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct OpsArgs {
     /// The operator to describe
@@ -25,10 +19,15 @@ pub struct OpsArgs {
     pub json: bool,
 }
 
-/// What the command prints.
+/// Runs the command.
 ///
 /// Errors: no operator has the name.
-pub fn answer(args: &OpsArgs) -> Result<String> {
+pub fn run(args: &OpsArgs) -> Outcome {
+    output::print(&answer(args)?)
+}
+
+/// What the command prints.
+fn answer(args: &OpsArgs) -> Result<String> {
     let chosen = args.name.as_deref().map(find).transpose()?;
     if args.json {
         let examples = reference::examples();
