@@ -1,15 +1,17 @@
-//! V302–V312: the layouts around an operator come from one assignment of axes to its factors.
+//! V302–V306, V311, V312: the layouts around an operator come from one assignment of axes to the
+//! factors of its rule.
 
 use super::codes;
+use super::partial;
 use super::placement;
 use super::report::{Reporter, Site};
 use crate::diag::Diagnostic;
 use crate::flow::{self, Assignment, FlowError, Side};
 use crate::graph::{FuncId, Inst, InstData, Value};
-use crate::layout::{Layout, ReduceKind};
+use crate::layout::Layout;
 use crate::mesh::{AxisRef, Mesh};
 use crate::ops::{Family, Op};
-use crate::rule::{FactorId, PartialRule, Rule};
+use crate::rule::{FactorId, Rule};
 use crate::types::Type;
 
 /// The section on layouts.
@@ -29,13 +31,13 @@ pub(super) fn layouts(r: &mut Reporter<'_>) {
 }
 
 /// An operator, its rule, and the layouts of its operands in normal form.
-struct Around<'a> {
+pub(super) struct Around<'a> {
     id: FuncId,
     inst: Inst,
     data: &'a InstData,
-    rule: &'a Rule,
-    mesh: &'a Mesh,
-    operands: &'a [&'a Layout],
+    pub(super) rule: &'a Rule,
+    pub(super) mesh: &'a Mesh,
+    pub(super) operands: &'a [&'a Layout],
     results: &'a [&'a Layout],
 }
 
@@ -89,10 +91,8 @@ fn no_factors(
     operands: &[&Layout],
     results: &[&Layout],
 ) {
-    let values = data.operands.iter().zip(operands).chain(data.results.iter().zip(results));
-    let spread: Vec<Value> =
-        values.filter(|(_, layout)| !layout.is_replicated()).map(|(&v, _)| v).collect();
-    let Some(&value) = spread.first() else { return };
+    let mut values = data.operands.iter().zip(operands).chain(data.results.iter().zip(results));
+    let Some((&value, _)) = values.find(|(_, layout)| !layout.is_replicated()) else { return };
     let message = format!(
         "`{}` has no factors to split here, but {} is split or partial",
         data.op.info().name,
@@ -103,8 +103,12 @@ fn no_factors(
 }
 
 impl Around<'_> {
-    fn op(&self) -> &'static str {
+    pub(super) fn op(&self) -> &'static str {
         self.data.op.info().name
+    }
+
+    pub(super) fn operand_name(&self, r: &Reporter<'_>, operand: usize) -> String {
+        r.name(self.id, self.data.operands[operand])
     }
 
     fn value(&self, side: Side) -> Value {
@@ -188,7 +192,7 @@ impl Around<'_> {
                 Diagnostic::error(codes::BAD_SPLIT, message).help(help)
             }
             FlowError::Straddles { at } => self.straddles(r, *at),
-            FlowError::Partial { operand, .. } => return self.refuse_partial(r, *operand),
+            FlowError::Partial { operand, .. } => return partial::refuse(self, r, *operand),
         };
         diagnostic.note(self.rule_note(r))
     }
@@ -213,88 +217,6 @@ impl Around<'_> {
         );
         let help = "split the outer factor in full before an inner one, or gather the dimension";
         Diagnostic::error(codes::STRADDLES, message).help(help)
-    }
-
-    /// V307–V310: `operand` breaks the rule on partial operands.
-    fn refuse_partial(&self, r: &Reporter<'_>, operand: usize) -> Diagnostic {
-        let layout = self.operands[operand];
-        let first = self.operands.iter().position(|l| l.is_partial()).unwrap_or(operand);
-        let other_kind = layout.unreduced.iter().any(|p| p.kind != ReduceKind::Sum);
-        match &self.rule.partial {
-            PartialRule::OneOf(linear) if !other_kind && linear.contains(&first) => {
-                if operand == first {
-                    self.pending_axis_splits(r, first)
-                } else {
-                    self.two_partials(r, first, operand)
-                }
-            }
-            PartialRule::AllAlike if !other_kind => {
-                if operand == first && layout.is_partial() {
-                    self.pending_axis_splits(r, first)
-                } else {
-                    self.partial_and_complete(r, first, operand)
-                }
-            }
-            _ => self.not_linear(r, operand),
-        }
-    }
-
-    fn operand_name(&self, r: &Reporter<'_>, operand: usize) -> String {
-        r.name(self.id, self.data.operands[operand])
-    }
-
-    fn pending(&self, operand: usize) -> String {
-        show_axes(self.mesh, &self.operands[operand].unreduced_axes())
-    }
-
-    fn not_linear(&self, r: &Reporter<'_>, operand: usize) -> Diagnostic {
-        let (op, name) = (self.op(), self.operand_name(r, operand));
-        let kind = self.operands[operand].unreduced.first().map_or("sum", |p| p.kind.name());
-        let why = match (&self.rule.partial, kind) {
-            (PartialRule::OneOf(_), "sum") => format!("`{op}` is not linear in {name}"),
-            (_, "sum") => format!("`{op}` is not linear"),
-            _ => format!("no operator passes a pending {kind} on"),
-        };
-        let pending = self.pending(operand);
-        let message = format!("{why}, but {name} is partial: its {kind} along {pending} pends");
-        Diagnostic::error(codes::NOT_LINEAR, message)
-            .help(format!("`reshard` {name} first, which completes it"))
-    }
-
-    fn two_partials(&self, r: &Reporter<'_>, first: usize, second: usize) -> Diagnostic {
-        let (a, b) = (self.operand_name(r, first), self.operand_name(r, second));
-        let message = format!("`{}` multiplies two partial sums, {a} and {b}", self.op());
-        Diagnostic::error(codes::TWO_PARTIALS, message)
-            .help("`reshard` one of them first, which completes it")
-    }
-
-    fn partial_and_complete(&self, r: &Reporter<'_>, first: usize, other: usize) -> Diagnostic {
-        let (op, pending) = (self.op(), self.pending(first));
-        let (a, b) = (self.operand_name(r, first), self.operand_name(r, other));
-        if self.operands[other].is_partial() {
-            let message = format!(
-                "`{op}` joins {a}, partial along {pending}, and {b}, partial along {}",
-                self.pending(other)
-            );
-            return Diagnostic::error(codes::PARTIAL_AND_COMPLETE, message)
-                .help("`reshard` both first, which completes them");
-        }
-        let message = format!(
-            "`{op}` counts {b} once per device: {b} is complete, and {a} is partial along {pending}"
-        );
-        Diagnostic::error(codes::PARTIAL_AND_COMPLETE, message).help(format!(
-            "join the partial sum with `to_partial {b} {{axes = {pending}}}`, or `reshard` {a} first"
-        ))
-    }
-
-    fn pending_axis_splits(&self, r: &Reporter<'_>, operand: usize) -> Diagnostic {
-        let (name, pending) = (self.operand_name(r, operand), self.pending(operand));
-        let message = format!(
-            "{name} is partial along {pending}, which also splits something in `{}`",
-            self.op()
-        );
-        Diagnostic::error(codes::PENDING_AXIS_SPLITS, message)
-            .help(format!("`reshard` {name} first, which completes it, or gather what is split"))
     }
 
     /// The second half of V306: no axis of an operand is left over.

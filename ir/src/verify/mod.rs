@@ -37,6 +37,7 @@ mod flow;
 mod global;
 mod layouts;
 mod local;
+mod partial;
 mod placement;
 mod repeat;
 mod report;

@@ -13,12 +13,11 @@ use std::collections::HashSet;
 
 /// V101: everything that the later sections index exists. A text cannot break this.
 pub(super) fn bookkeeping(r: &mut Reporter<'_>) {
-    for (id, func) in r.module.funcs.iter() {
+    for func in r.module.funcs.values() {
         if let Some(what) = broken(r, func) {
             let name = show_name('@', &func.name);
             r.fail(Site::Module, codes::BOOKKEEPING, format!("the tables of {name}: {what}"));
         }
-        let _ = id;
     }
 }
 
