@@ -5,7 +5,7 @@ use shardc_tests::{Outcome, findings};
 use std::path::Path;
 
 /// Damaged variants of each file.
-const VARIANTS: u64 = 150;
+const VARIANTS: u64 = 200;
 
 /// Numbers and words to put in place of a token.
 const STRANGE: [&str; 16] = [
@@ -85,4 +85,5 @@ fn mutate(path: &Path, source: String) -> Outcome {
 datatest_stable::harness! {
     { test = mutate, root = "files/verify", pattern = r"\.sir$" },
     { test = mutate, root = "files/roundtrip", pattern = r"\.sir$" },
+    { test = mutate, root = "../examples/programs", pattern = r"\.sir$" },
 }

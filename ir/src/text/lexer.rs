@@ -5,7 +5,7 @@ use logos::Logos;
 
 /// A kind of token.
 #[derive(Logos, Clone, Copy, Debug, PartialEq, Eq)]
-#[logos(skip r"[ \t\r\n\f]+")]
+#[logos(skip r"[ \t\r\n\f\u{FEFF}]+")]
 #[logos(skip r";[^\n]*")]
 pub(crate) enum Token {
     /// `func`, `dot`, `bf16`, `f8e4m3/128x128`.

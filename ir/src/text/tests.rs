@@ -309,6 +309,14 @@ func @h(%x: tensor<4 x bf16>) { return %x }
 }
 
 #[test]
+fn line_ends_and_marks_of_other_systems_are_space() {
+    let source = "\u{feff}func @f(%x: tensor<4 x bf16>) { ; comment\r\n  return %x\r\n}\r\n";
+    let parsed = parse(source);
+    assert_eq!(parsed.diagnostics, []);
+    assert_eq!(parsed.module.funcs.len(), 1);
+}
+
+#[test]
 fn hostile_text_is_read_in_linear_time() {
     let huge = 1 << 20;
     let nested = format!("module @m level logical {{a = {}", "[".repeat(huge));
