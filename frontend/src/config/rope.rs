@@ -8,6 +8,8 @@ use super::fields::{Fields, MAX_POSITIONS};
 use crate::spec::{Rope, RopeScaling};
 use shardc_ir::diag::Result;
 
+/// Keys of the object with the scaling's keys.
+const KEYS: [&str; 2] = ["rope_parameters", "rope_scaling"];
 /// Keys of the share of a head that rotates.
 const PARTIAL: [&str; 3] = ["partial_rotary_factor", "rotary_pct", "rope_pct"];
 
@@ -33,6 +35,19 @@ impl Defaults {
 /// RoPE of a head of `head_dim` elements.
 pub(crate) fn read(cx: &Cx, head_dim: u64, defaults: Defaults) -> Result<Rope> {
     read_for(cx, head_dim, defaults, "full_attention")
+}
+
+/// RoPE of layers with a window: their own where `rope_parameters` tells types apart, else unscaled
+/// on the model's base.
+pub(crate) fn read_local(cx: &Cx, head_dim: u64) -> Result<Rope> {
+    let own = match cx.object(KEYS)? {
+        Some(all) => all.object_if("sliding_attention")?.is_some(),
+        None => false,
+    };
+    match own {
+        true => read_for(cx, head_dim, Defaults::LLAMA, "sliding_attention"),
+        false => Ok(Rope { scaling: RopeScaling::None, ..read(cx, head_dim, Defaults::LLAMA)? }),
+    }
 }
 
 /// RoPE of layers of type `layer_type`, where `rope_parameters` tells types apart.
@@ -62,7 +77,7 @@ pub(crate) fn read_for(
 
 /// The object with the scaling's keys, in either spelling.
 fn parameters<'a>(cx: &Cx<'a>, layer_type: &'static str) -> Result<Option<Fields<'a>>> {
-    let Some(all) = cx.object(["rope_parameters", "rope_scaling"])? else { return Ok(None) };
+    let Some(all) = cx.object(KEYS)? else { return Ok(None) };
     match all.object_if(layer_type)? {
         Some(own) => Ok(Some(own)),
         None => Ok(Some(all)),
@@ -153,7 +168,7 @@ pub(crate) fn yarn_mscale(factor: f64, m: f64) -> f64 {
 /// The square of YaRN's growth, which DeepSeek puts on the softmax scale: 1 without
 /// `mscale_all_dim`.
 pub(crate) fn softmax_growth(cx: &Cx) -> Result<f64> {
-    let Some(p) = cx.object(["rope_parameters", "rope_scaling"])? else { return Ok(1.0) };
+    let Some(p) = cx.object(KEYS)? else { return Ok(1.0) };
     let all_dim = p.number_or("mscale_all_dim", 0.0)?;
     let factor = p.number_or("factor", 1.0)?;
     Ok(if all_dim == 0.0 { 1.0 } else { yarn_mscale(factor, all_dim).powi(2) })

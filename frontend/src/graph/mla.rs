@@ -110,10 +110,9 @@ fn expand(cx: &mut Cx, name: &str, latent: Value, weight: &str) -> Result<Value>
 }
 
 /// The positions `[B, S, top_k]` that the indexer keeps for each query: scores are
-/// `Σ_n w_n · relu(q_n · k) / √(heads · width)`. Its rotary part leads and turns in halves
-/// (DeepSeek-V3.2's reference implementation).
+/// `Σ_n w_n · relu(q_n · k) / √(heads · width)` (DeepSeek-V3.2's reference implementation).
 fn select(cx: &mut Cx, a: &Mla, indexer: &Indexer, [latent, x, pos]: [Value; 3]) -> Result<Value> {
-    let rope = Rope { interleaved: false, ..a.rope.clone() };
+    let rope = Rope { interleaved: indexer.interleaved, ..a.rope.clone() };
     let q = cx.project("index.q", latent, "index.q", "bsr,rnd->bsnd", &[])?;
     let q = rotate(cx, "index.q.rope", q, &rope, pos)?;
     let k = cx.project("index.k", x, "index.k", "bsh,hd->bsd", &[])?;

@@ -120,8 +120,8 @@ pub struct Mla {
 
 /// Picks the keys that sparse attention looks at: the best by
 /// `Σ_h w_h · relu(q_h · k)`, with `w` a projection of the hidden state, `q` one of the query
-/// latent and `k` a normed projection of the hidden state; the rotary part of `q` and `k` turns in
-/// halves, with the layer's frequencies.
+/// latent and `k` a normed projection of the hidden state; the rotary part of `q` and `k` leads and
+/// turns with the layer's frequencies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Indexer {
     /// Heads of the indexer.
@@ -132,6 +132,8 @@ pub struct Indexer {
     pub top_k: u64,
     /// Layer norm on the indexer's keys.
     pub key_norm: Norm,
+    /// Whether neighbours turn together (GLM 5) instead of halves (DeepSeek V3.2).
+    pub interleaved: bool,
 }
 
 /// Which projections have a bias.

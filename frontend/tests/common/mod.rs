@@ -42,3 +42,16 @@ pub fn read(text: &str) -> ModelSpec {
         Err(e) => panic!("{e}\n{e:#?}"),
     }
 }
+
+/// A configuration of `tests/data`, with the keys at `/`-separated paths set to other values.
+pub fn edited(file: &str, edits: &[(&str, serde_json::Value)]) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(file);
+    let mut value: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    for (path, new) in edits {
+        let (outer, key) = path.rsplit_once('/').unwrap_or(("", path));
+        let outer = if outer.is_empty() { String::new() } else { format!("/{outer}") };
+        value.pointer_mut(&outer).unwrap()[key] = new.clone();
+    }
+    value.to_string()
+}

@@ -35,6 +35,7 @@ pub(in crate::config) fn v32(cx: &Cx) -> Result<ModelSpec> {
         head_dim: cx.dim("index_head_dim")?,
         top_k: cx.dim("index_topk")?,
         key_norm: Norm::layer(1e-6, true),
+        interleaved: cx.model_type() == Some("glm_moe_dsa"),
     };
     if cx.has(["index_topk_pattern", "index_topk_freq"]) {
         let freq = cx.dim_or("index_topk_freq", 1)?;

@@ -15,21 +15,25 @@ pub(in crate::config) fn ernie(cx: &Cx) -> Result<ModelSpec> {
     core.model(cx, |_| Ok(LayerSpec::new(gqa.clone(), mlp, Block::pre(core.rms()))))
 }
 
-/// ERNIE 4.5 MoE: softmax scores with a correction bias that counts as a parameter.
+/// ERNIE 4.5 MoE: softmax scores with a correction bias that counts as a parameter. `use_bias`
+/// reaches the head and the shared experts, and not the routed ones (`transformers` 5, vLLM).
 pub(in crate::config) fn ernie_moe(cx: &Cx) -> Result<ModelSpec> {
     let core = Core::read(cx, STYLE)?;
     let (gqa, mlp) = parts(cx, &core)?;
     let (experts, top_k) = moe::sizes(cx)?;
-    let expert = Mlp { width: cx.dim("moe_intermediate_size")?, ..mlp };
-    let shared = cx.whole_or("moe_num_shared_experts", 2, 0, moe::MAX_EXPERTS)?;
+    let shared = Mlp { width: cx.dim("moe_intermediate_size")?, ..mlp };
+    let expert = Mlp { bias: false, ..shared };
+    let count = cx.whole_or("moe_num_shared_experts", 2, 0, moe::MAX_EXPERTS)?;
     let router =
         Router { correction: Correction::Parameter, ..Router::new(Scoring::Softmax, true) };
-    let moe = Moe { experts, top_k, expert, router, shared: moe::shared(expert, shared) };
+    let moe = Moe { experts, top_k, expert, router, shared: moe::shared(shared, count) };
     let sparse = moe::routed_layers(cx, core.layers, |cx| routed(cx, core.layers))?;
-    core.model(cx, |l| {
+    let mut model = core.model(cx, |l| {
         let ffn = if sparse[l] { Ffn::Moe(moe) } else { Ffn::Dense(mlp) };
         Ok(LayerSpec::new(gqa.clone(), ffn, Block::pre(core.rms())))
-    })
+    })?;
+    model.head.bias = mlp.bias;
+    Ok(model)
 }
 
 /// Layers from `moe_layer_start_index` to `moe_layer_end_index` (−1: the last) whose number,

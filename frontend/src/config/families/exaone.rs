@@ -55,7 +55,9 @@ pub(in crate::config) fn exaone4(cx: &Cx) -> Result<ModelSpec> {
 
 /// EXAONE MoE (K-EXAONE): norms before branches, DeepSeek V3's experts.
 pub(in crate::config) fn exaone_moe(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style { eps: 1e-5, ..Style::GROUPED })?;
+    const NAMES: Names =
+        Names::llama_with(&[&[own(Part::RouterCorrection, "mlp.e_score_correction_bias")]]);
+    let core = Core::read(cx, Style { eps: 1e-5, names: NAMES, ..Style::GROUPED })?;
     let attention = attention(cx, &core)?;
     let moe = deepseek::experts(cx, &core, deepseek::router(cx)?)?;
     let sparse = moe::routed_layers(cx, core.layers, |cx| deepseek::dense_first(cx, core.layers))?;

@@ -4,14 +4,19 @@ use super::deepseek;
 use super::prelude::*;
 use crate::json::{Node, Value};
 
-const NAMES: Names = Names::llama_with(&[&[
-    own(Part::QueryNorm, "self_attn.query_layernorm.*"),
-    own(Part::KeyNorm, "self_attn.key_layernorm.*"),
-    own(Part::Router, "mlp.gate.wg.*"),
+const SHARED: &[NameRow] = &[
     own(Part::SharedGate, "mlp.shared_mlp.gate_proj.*"),
     own(Part::SharedUp, "mlp.shared_mlp.up_proj.*"),
     own(Part::SharedDown, "mlp.shared_mlp.down_proj.*"),
-]]);
+];
+const NAMES: Names = Names::llama_with(&[
+    SHARED,
+    &[
+        own(Part::QueryNorm, "self_attn.query_layernorm.*"),
+        own(Part::KeyNorm, "self_attn.key_layernorm.*"),
+        own(Part::Router, "mlp.gate.wg.*"),
+    ],
+]);
 const STYLE: Style = Style { eps: 1e-5, names: NAMES, ..Style::GROUPED };
 
 /// Hunyuan dense.
@@ -39,7 +44,11 @@ pub(in crate::config) fn sparse(cx: &Cx) -> Result<ModelSpec> {
 
 /// Hunyuan 3: sigmoid routing with a correction bias, a norm on each head before RoPE.
 pub(in crate::config) fn v3(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style { eps: 1e-5, ..Style::GROUPED })?;
+    const NAMES: Names = Names::llama_with(&[
+        SHARED,
+        &[own(Part::Router, "mlp.router.gate.*"), own(Part::RouterCorrection, "mlp.expert_bias")],
+    ]);
+    let core = Core::read(cx, Style { eps: 1e-5, names: NAMES, ..Style::GROUPED })?;
     let gqa = Gqa {
         bias: Biases::all(cx.flag_or("attention_bias", false)?),
         qk_norm: Some(QkNorm::per_head(core.rms())),

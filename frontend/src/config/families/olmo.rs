@@ -23,12 +23,12 @@ pub(in crate::config) fn olmo2(cx: &Cx) -> Result<ModelSpec> {
     core.model(cx, |_| Ok(LayerSpec::new(gqa.clone(), mlp, Block::post(core.rms()))))
 }
 
-/// OLMo 3: OLMo 2 with a window in three layers of four, whose RoPE is never scaled.
+/// OLMo 3: OLMo 2 with a window in three layers of four, whose RoPE is not scaled; `transformers` 5
+/// writes each type's own RoPE.
 pub(in crate::config) fn olmo3(cx: &Cx) -> Result<ModelSpec> {
     let core = Core::read(cx, Style { eps: 1e-5, names: POST, ..Style::LLAMA })?;
     let gqa = Gqa { qk_norm: Some(QkNorm::whole(core.rms())), ..attention(cx, &core)? };
-    let unscaled = |rope: &Rope| Rope { scaling: RopeScaling::None, ..rope.clone() };
-    let local = Gqa { rope: gqa.rope.as_ref().map(unscaled), ..gqa.clone() };
+    let local = Gqa { rope: Some(rope::read_local(cx, core.head_dim)?), ..gqa.clone() };
     let window = Some(cx.whole_or("sliding_window", 4096, 1, crate::config::MAX_POSITIONS)?);
     let masks = layers::masks(cx, core.layers, window, |l| (l + 1) % 4 != 0)?;
     let mlp = core.mlp(cx)?;
