@@ -11,5 +11,6 @@ mod nearest;
 pub mod ops;
 pub mod profile;
 pub mod serving;
+pub mod simulate;
 pub mod source;
 pub mod time;
