@@ -1,5 +1,6 @@
 //! Evaluating one tuple of degrees: lower both phases, price them, fit memory, predict the service.
 
+use super::prune::Weights;
 use crate::evaluate::{MemoryModel, Pricing, StepModel};
 use crate::pipeline::{Lowering, Observer, balanced_stages, lower};
 use crate::propagate::Provenance;
@@ -25,6 +26,7 @@ pub struct Evaluator<'a> {
     prefill: &'a Module,
     decode: &'a Module,
     facts: Facts,
+    weights: Weights,
     /// The cluster, all of whose devices are used.
     pub cluster: &'a Cluster,
     /// Whose kernels are priced.
@@ -57,10 +59,12 @@ pub struct Evaluated {
 /// Why a plan is not possible.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refusal {
-    /// Weights and fixed items exceed memory, bytes missing.
+    /// Weights and fixed items exceed memory.
     Weights {
         /// Memory without any request.
         memory: Memory,
+        /// Whether the items are exact; otherwise they are lower bounds that suffice to refuse.
+        exact: bool,
     },
     /// The load cannot be served.
     Service {
@@ -95,8 +99,19 @@ impl<'a> Evaluator<'a> {
         mem_fraction: f64,
         pins: Option<&'a str>,
     ) -> Self {
-        let facts = Facts::of(prefill);
-        Evaluator { prefill, decode, facts, cluster, profile, load, max_len, mem_fraction, pins }
+        let (facts, weights) = (Facts::of(prefill), Weights::of(decode));
+        Evaluator {
+            prefill,
+            decode,
+            facts,
+            weights,
+            cluster,
+            profile,
+            load,
+            max_len,
+            mem_fraction,
+            pins,
+        }
     }
 
     /// The sizes of the model.
@@ -146,11 +161,40 @@ impl<'a> Evaluator<'a> {
         Ok(Lowered { prefill, decode, groups })
     }
 
-    /// Evaluates a plan with the better way to reach experts.
+    /// Memory of a plan that is too small for its weights alone, as found without lowering it;
+    /// items are lower bounds. The user's pins may move weights, so with them nothing is known.
+    fn too_heavy(&self, degrees: &Degrees) -> Option<Memory> {
+        if self.pins.is_some() {
+            return None;
+        }
+        let groups = Groups::new(degrees, &self.facts, self.cluster.node.devices);
+        let pins = megatron::pins(&groups, Phase::Decode, ExpertExchange::AllToAll);
+        let device = Memory::of_device(&self.cluster.device, degrees.devices(), self.mem_fraction);
+        let weights = self.weights.at_least(&pins, &groups.mesh, degrees.pp);
+        let memory = Memory { weights, workspace: WORKSPACE_BYTES, ..device };
+        (!memory.fits()).then_some(memory)
+    }
+
+    /// Evaluates a plan with the better way to reach experts; plans that cannot hold their weights
+    /// are refused without lowering.
     ///
     /// # Errors
     /// A user's pin matches nothing, or a pass refuses the program.
     pub fn evaluate(&self, degrees: &Degrees) -> Result<std::result::Result<Evaluated, Refusal>> {
+        match self.too_heavy(degrees) {
+            Some(memory) => Ok(Err(Refusal::Weights { memory, exact: false })),
+            None => self.evaluate_exactly(degrees),
+        }
+    }
+
+    /// As [`evaluate`](Self::evaluate), with exact items of memory in refusals.
+    ///
+    /// # Errors
+    /// A user's pin matches nothing, or a pass refuses the program.
+    pub fn evaluate_exactly(
+        &self,
+        degrees: &Degrees,
+    ) -> Result<std::result::Result<Evaluated, Refusal>> {
         let first = self.evaluate_with(degrees, ExpertExchange::AllToAll)?;
         if !self.facts.is_moe() || degrees.ep == 1 {
             return Ok(first);
@@ -177,7 +221,7 @@ impl<'a> Evaluator<'a> {
         let decode = StepModel::of(&lowered.decode.0, self.cluster)?;
         let (memory, kv_per_request) = self.fixed_memory(degrees, &lowered);
         if !memory.fits() {
-            return Ok(Err(Refusal::Weights { memory }));
+            return Ok(Err(Refusal::Weights { memory, exact: true }));
         }
         let step = |model: &StepModel, module: &Module, requests: u64, new: u64, context: u64| {
             let bind = bindings(module, degrees.dp.saturating_mul(requests), new, context);

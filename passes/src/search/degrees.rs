@@ -2,6 +2,7 @@
 
 use super::{Evaluated, Evaluator, Found, NothingFits, Outcome, Refusal};
 use crate::strategy::{Degrees, Facts};
+use rayon::prelude::*;
 use shardc_ir::diag::Result;
 use std::cmp::Ordering;
 
@@ -31,7 +32,10 @@ pub(super) fn tuples(facts: &Facts, devices: u64) -> Vec<Degrees> {
     out
 }
 
-/// The best of some tuples.
+/// Tuples that are evaluated at once; progress is told after each lot.
+const LOT: usize = 32;
+
+/// The best of some tuples. They are evaluated in parallel and compared in order.
 ///
 /// # Errors
 /// A pass refuses the program.
@@ -42,36 +46,66 @@ pub(super) fn best_of(
 ) -> Result<Outcome> {
     let total = tuples.len() as u64;
     let mut best: Option<Evaluated> = None;
-    let mut closest: Option<(Degrees, Refusal)> = None;
-    for (i, degrees) in tuples.iter().enumerate() {
-        match evaluator.evaluate(degrees)? {
-            Ok(plan) => {
-                let better =
-                    best.as_ref().is_none_or(|b| evaluator.compare(&plan, b) == Ordering::Greater);
-                if better {
-                    best = Some(plan);
-                }
-            }
-            Err(refusal) => {
-                let nearer = closest.as_ref().is_none_or(|(_, r)| distance(&refusal) < distance(r));
-                if nearer {
-                    closest = Some((*degrees, refusal));
+    let mut refused: Vec<(Degrees, Refusal)> = Vec::new();
+    let mut done = 0;
+    for lot in tuples.chunks(LOT) {
+        let outcomes: Vec<_> = lot.par_iter().map(|d| evaluator.evaluate(d)).collect();
+        for (degrees, outcome) in lot.iter().zip(outcomes) {
+            match outcome? {
+                Err(refusal) => refused.push((*degrees, refusal)),
+                Ok(plan) => {
+                    let better = best
+                        .as_ref()
+                        .is_none_or(|b| evaluator.compare(&plan, b) == Ordering::Greater);
+                    if better {
+                        best = Some(plan);
+                    }
                 }
             }
         }
-        progress(i as u64 + 1, total);
+        done += lot.len() as u64;
+        progress(done, total);
     }
-    Ok(match best {
-        Some(best) => Ok(Found { best, reading: None, evaluations: total }),
-        None => Err(Box::new(NothingFits { closest, evaluations: total })),
-    })
+    match best {
+        Some(best) => Ok(Ok(Found { best, reading: None, evaluations: total })),
+        None => {
+            let closest = closest(evaluator, refused)?;
+            Ok(Err(Box::new(NothingFits { closest, evaluations: total })))
+        }
+    }
+}
+
+/// The refused plan that is nearest to being possible, the first of equals. Refusals without
+/// lowering are lower bounds: they are lowered, nearest first, until no other can be nearer.
+fn closest(
+    evaluator: &Evaluator<'_>,
+    refused: Vec<(Degrees, Refusal)>,
+) -> Result<Option<(Degrees, Refusal)>> {
+    let mut order: Vec<usize> = (0..refused.len()).collect();
+    order.sort_by_key(|&i| (distance(&refused[i].1), i));
+    let mut best: Option<(Degrees, Refusal)> = None;
+    for i in order {
+        let (degrees, refusal) = &refused[i];
+        let nearer = |r: &Refusal| best.as_ref().is_none_or(|(_, b)| distance(r) < distance(b));
+        if !nearer(refusal) {
+            break;
+        }
+        let exact = match refusal {
+            Refusal::Weights { exact: false, .. } => evaluator.evaluate_exactly(degrees)?.err(),
+            other => Some(other.clone()),
+        };
+        if let Some(exact) = exact.filter(nearer) {
+            best = Some((*degrees, exact));
+        }
+    }
+    Ok(best)
 }
 
 /// How far a refused plan is from being possible: first memory, then the KV cache, then limits.
 fn distance(refusal: &Refusal) -> (u8, u64) {
     use shardc_cost::serving::Unservable;
     match refusal {
-        Refusal::Weights { memory } => (2, memory.shortfall()),
+        Refusal::Weights { memory, .. } => (2, memory.shortfall()),
         Refusal::Service { cause: Unservable::KvMemory { needed, budget }, .. } => {
             (1, needed.saturating_sub(*budget))
         }

@@ -16,7 +16,7 @@ pub fn explain(evaluator: &Evaluator<'_>, nothing: &NothingFits) -> Box<Diagnost
         );
     };
     let diagnostic = match refusal {
-        Refusal::Weights { memory } => weights(evaluator, memory),
+        Refusal::Weights { memory, .. } => weights(evaluator, memory),
         Refusal::Service { cause: Unservable::KvMemory { needed, budget }, memory } => {
             kv(evaluator, memory, *needed, *budget)
         }

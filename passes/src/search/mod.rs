@@ -4,6 +4,7 @@ mod candidate;
 mod degrees;
 mod infeasible;
 mod megatron;
+mod prune;
 
 pub use candidate::{Evaluated, Evaluator, Lowered, Refusal, bindings};
 pub use infeasible::explain as explain_infeasible;

@@ -59,7 +59,8 @@ impl Pin {
         Some(Pin { pattern: pattern.to_string(), layout, span: None })
     }
 
-    fn matches(&self, func: &str, value: &str) -> bool {
+    /// Whether the pin means a value of a function.
+    pub(crate) fn matches(&self, func: &str, value: &str) -> bool {
         match self.pattern.split_once('/') {
             Some((f, v)) => glob(f, func) && glob(v, value),
             None => glob(&self.pattern, value),
@@ -126,12 +127,12 @@ fn resolve(list: &str, groups: &Groups) -> std::result::Result<Vec<AxisRef>, Str
 
 /// Matches `*` against any run of characters.
 fn glob(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((head, rest)) => name.strip_prefix(head).is_some_and(|tail| {
-            (0..=tail.len()).filter(|&i| tail.is_char_boundary(i)).any(|i| glob(rest, &tail[i..]))
-        }),
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(tail) = name.strip_prefix(head) else { return false };
+    if !rest.contains('*') {
+        return tail.ends_with(rest);
     }
+    (0..=tail.len()).filter(|&i| tail.is_char_boundary(i)).any(|i| glob(rest, &tail[i..]))
 }
 
 /// Pins values of a logical module; later pins win over earlier ones.
@@ -143,8 +144,8 @@ pub fn apply(module: &mut Module, pins: &[Pin]) -> Result<()> {
         let mut matched = 0;
         let mut wrong_rank = None;
         for func in module.funcs.values_mut() {
-            let func_name = func.name.clone();
-            for value in func.values.values_mut().filter(|v| pin.matches(&func_name, &v.name)) {
+            let func_name = func.name.as_str();
+            for value in func.values.values_mut().filter(|v| pin.matches(func_name, &v.name)) {
                 if value.ty.rank() == pin.layout.dims.len() {
                     matched += 1;
                     value.sharding = Some(Sharding::decided(pin.layout.clone()));
