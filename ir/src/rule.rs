@@ -128,7 +128,7 @@ impl RuleBuilder {
     }
 
     fn each(mut self, letters: &str, f: impl Fn(&mut Factor)) -> Self {
-        let wanted = |factor: &&mut Factor| letters.chars().any(|c| factor.name == c.to_string());
+        let wanted = |factor: &&mut Factor| letters.chars().any(|c| factor.name.chars().eq([c]));
         self.rule.factors.iter_mut().filter(wanted).for_each(f);
         self
     }
@@ -172,10 +172,9 @@ impl RuleBuilder {
 }
 
 fn intern(factors: &mut Vec<Factor>, letter: char) -> FactorId {
-    let name = letter.to_string();
-    factors.iter().position(|f| f.name == name).unwrap_or_else(|| {
+    factors.iter().position(|f| f.name.chars().eq([letter])).unwrap_or_else(|| {
         factors.push(Factor {
-            name,
+            name: letter.to_string(),
             size: Dim::fixed(1),
             kind: FactorKind::PassThrough,
             split: Split::Uneven,

@@ -2,6 +2,7 @@
 
 use super::State;
 use super::provenance::{Origin, Provenance};
+use shardc_ir::entity::SecondaryMap;
 use shardc_ir::flow::{self, Side};
 use shardc_ir::graph::{Func, Inst, Value};
 use shardc_ir::layout::axes;
@@ -21,28 +22,29 @@ pub(super) fn run(
     priority: u32,
     provenance: &mut Provenance,
 ) {
-    let rules: Vec<(Inst, Rule)> = func
-        .body
-        .iter()
-        .filter_map(|&inst| {
-            let rule =
-                func.insts[inst].op.rule(&func.operand_types(inst), &func.result_types(inst));
-            Some((inst, rule?))
-        })
-        .collect();
-    let mut sweeper = Sweeper { func, mesh, state, priority, provenance };
+    let site = |&inst: &Inst| {
+        let rule = func.insts[inst].op.rule(&func.operand_types(inst), &func.result_types(inst));
+        Some(Site { inst, rule: rule?, seen: None })
+    };
+    let mut sites: Vec<Site> = func.body.iter().filter_map(site).collect();
+    let changes = SecondaryMap::default();
+    let mut sweeper = Sweeper { func, mesh, state, priority, provenance, changes, clock: 0 };
     for _ in 0..MAX_SWEEPS {
-        let mut changed = false;
-        for (inst, rule) in &rules {
-            changed |= sweeper.visit(*inst, rule);
-        }
-        for (inst, rule) in rules.iter().rev() {
-            changed |= sweeper.visit(*inst, rule);
-        }
-        if !changed {
+        let before = sweeper.clock;
+        sites.iter_mut().for_each(|site| sweeper.revisit(site));
+        sites.iter_mut().rev().for_each(|site| sweeper.revisit(site));
+        if sweeper.clock == before {
             break;
         }
     }
+}
+
+/// An instruction with its rule.
+struct Site {
+    inst: Inst,
+    rule: Rule,
+    /// Changes made before the last visit.
+    seen: Option<u64>,
 }
 
 struct Sweeper<'a> {
@@ -51,6 +53,10 @@ struct Sweeper<'a> {
     state: &'a mut State,
     priority: u32,
     provenance: &'a mut Provenance,
+    /// Per value, the number of its last change.
+    changes: SecondaryMap<Value, u64>,
+    /// Changes so far.
+    clock: u64,
 }
 
 /// Axes that a factor carries somewhere.
@@ -60,8 +66,18 @@ struct Candidate {
 }
 
 impl Sweeper<'_> {
-    /// Spreads axes through one instruction; whether anything changed.
-    fn visit(&mut self, inst: Inst, rule: &Rule) -> bool {
+    /// Visits an instruction unless nothing around it has changed since it was last looked at.
+    fn revisit(&mut self, site: &mut Site) {
+        let data = &self.func.insts[site.inst];
+        let mut values = data.operands.iter().chain(&data.results);
+        if site.seen.is_none_or(|seen| values.any(|&v| self.changes[v] > seen)) {
+            site.seen = Some(self.clock);
+            self.visit(site.inst, &site.rule);
+        }
+    }
+
+    /// Spreads axes through one instruction.
+    fn visit(&mut self, inst: Inst, rule: &Rule) {
         let places = self.places(inst, rule);
         let mut claimed: Vec<(FactorId, Candidate)> = Vec::new();
         for factor in self.order(inst, rule) {
@@ -72,15 +88,13 @@ impl Sweeper<'_> {
                 claimed.push((factor, Candidate { axes: legal, from: best.from }));
             }
         }
-        let mut changed = false;
         for (factor, candidate) in &claimed {
             for (value, dim, factors) in &places {
                 if factors.contains(factor) {
-                    changed |= self.extend(inst, rule, (*value, *dim, factors), *factor, candidate);
+                    self.extend(inst, rule, (*value, *dim, factors), *factor, candidate);
                 }
             }
         }
-        changed
     }
 
     /// Every dimension of every operand and result, with its factors.
@@ -169,13 +183,13 @@ impl Sweeper<'_> {
         (value, dim, factors): (Value, usize, &[FactorId]),
         factor: FactorId,
         candidate: &Candidate,
-    ) -> bool {
+    ) {
         if !self.state.open[value][dim] {
-            return false;
+            return;
         }
-        let Some(now) = self.axes_of(rule, value, dim, factors, factor) else { return false };
+        let Some(now) = self.axes_of(rule, value, dim, factors, factor) else { return };
         let rest = axes::strip_prefix(self.mesh, &candidate.axes, &now);
-        let Some(gain) = rest.filter(|g| !g.is_empty()) else { return false };
+        let Some(gain) = rest.filter(|g| !g.is_empty()) else { return };
         let used: Vec<AxisRef> = self.state.dims[value]
             .concat()
             .into_iter()
@@ -185,15 +199,16 @@ impl Sweeper<'_> {
         let gain: Vec<AxisRef> = gain.into_iter().take_while(free).collect();
         let minor_open = self.minor_factors_empty(rule, value, dim, factors, factor);
         if gain.is_empty() || !minor_open {
-            return false;
+            return;
         }
         let mut list = self.state.dims[value][dim].clone();
         list.extend(&gain);
         self.state.dims[value][dim] = axes::normalise(self.mesh, &list);
+        self.clock += 1;
+        self.changes[value] = self.clock;
         let factor = rule.factors[factor].name.clone();
         let origin = Origin::Through { inst, factor, from: candidate.from };
         self.provenance.record(self.func, value, dim, &gain, &origin);
-        true
     }
 
     /// Axes are appended at the minor end, so the factors after this one must hold none, and those

@@ -196,7 +196,7 @@ impl<'a> Evaluator<'a> {
         degrees: &Degrees,
     ) -> Result<std::result::Result<Evaluated, Refusal>> {
         let first = self.evaluate_with(degrees, ExpertExchange::AllToAll)?;
-        if !self.facts.is_moe() || degrees.ep == 1 {
+        if !self.exchange_matters(degrees) {
             return Ok(first);
         }
         let second = self.evaluate_with(degrees, ExpertExchange::AllGather)?;
@@ -205,6 +205,18 @@ impl<'a> Evaluator<'a> {
             (Err(_), Ok(b)) => Ok(b),
             (first, _) => first,
         })
+    }
+
+    /// Whether the ways to reach experts differ: they do not where every rank that holds experts
+    /// has all their tokens anyway.
+    fn exchange_matters(&self, degrees: &Degrees) -> bool {
+        let groups = Groups::new(degrees, &self.facts, self.cluster.node.devices);
+        let pins = |phase, exchange| megatron::pins(&groups, phase, exchange);
+        let (all_to_all, all_gather) = (ExpertExchange::AllToAll, ExpertExchange::AllGather);
+        self.facts.is_moe()
+            && [Phase::Prefill, Phase::Decode]
+                .iter()
+                .any(|&phase| pins(phase, all_to_all) != pins(phase, all_gather))
     }
 
     /// Evaluates a plan with one way to reach experts.
