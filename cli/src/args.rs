@@ -1,10 +1,12 @@
 //! The command line as types. Each command's own flags stand with the command.
 
 use crate::commands::{clusters, compile, completions, degrees, families, ops};
-use crate::input::ModelFiles;
+use crate::failure::{InSource, Outcome};
+use crate::input::{ModelFiles, Source};
 use clap::{Args, Parser, Subcommand};
 use shardc::codes;
 use shardc::facade::ModelRequest;
+use shardc_frontend::config::read_quantisation;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::dtype::DType;
 use std::path::PathBuf;
@@ -60,7 +62,7 @@ impl Command {
 #[derive(Clone, Debug, Args)]
 pub struct ModelArgs {
     /// A config.json, or a directory that holds one; a model.safetensors.index.json beside it is
-    /// checked against the model
+    /// checked against the model, a hf_quant_config.json says how its weights are stored
     #[arg(value_name = "MODEL")]
     pub path: PathBuf,
     /// Read the file as this family, whatever it says (`shardc families` lists them)
@@ -75,9 +77,11 @@ pub struct ModelArgs {
 impl ModelArgs {
     /// The model of these flags, from its files.
     ///
-    /// Errors: `U008`.
-    pub fn request(&self, files: &ModelFiles) -> Result<ModelRequest> {
+    /// Errors: `U008`, or what is wrong with the quantisation beside the configuration.
+    pub fn request(&self, files: &ModelFiles) -> Outcome<ModelRequest> {
+        let stored = |source: &Source| read_quantisation(&source.text).in_source(source);
         Ok(ModelRequest {
+            quantisation: files.quantisation.as_ref().map(stored).transpose()?,
             config: files.config.text.clone(),
             name: files.name.clone(),
             assume: self.assume.clone(),

@@ -46,9 +46,11 @@ pub struct ModelFiles {
     pub config: Source,
     /// The index of its checkpoint, if there is one beside it.
     pub index: Option<Source>,
+    /// Its `hf_quant_config.json`, if there is one beside it.
+    pub quantisation: Option<Source>,
 }
 
-/// Reads a `config.json`, or the one of a directory with the index beside it.
+/// Reads a `config.json`, or the one of a directory, with the index and the quantisation beside it.
 ///
 /// Errors: `U002` and `U003`, or text that is not UTF-8.
 pub fn model(path: &Path) -> Outcome<ModelFiles> {
@@ -58,13 +60,17 @@ pub fn model(path: &Path) -> Outcome<ModelFiles> {
         let help = "name a model's config.json, or the directory that holds it";
         return Err(Box::new(Diagnostic::error(codes::UNREADABLE, message).help(help)).into());
     }
-    let beside = config.with_file_name("model.safetensors.index.json");
     let named_config = config.file_name().is_some_and(|n| n == "config.json");
-    let index = match named_config && beside.is_file() {
-        true => Some(text(&beside, MAX_INDEX)?),
-        false => None,
+    let beside = |name: &str, most: u64| match config.with_file_name(name) {
+        path if named_config && path.is_file() => text(&path, most).map(Some),
+        _ => Ok(None),
     };
-    Ok(ModelFiles { name: model_name(&config), config: text(&config, MAX_TEXT)?, index })
+    Ok(ModelFiles {
+        name: model_name(&config),
+        config: text(&config, MAX_TEXT)?,
+        index: beside("model.safetensors.index.json", MAX_INDEX)?,
+        quantisation: beside("hf_quant_config.json", MAX_TEXT)?,
+    })
 }
 
 /// The file's stem; the directory's name for a file called `config.json`.

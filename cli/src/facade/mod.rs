@@ -21,7 +21,7 @@ use shardc_cost::profile::Profile;
 use shardc_cost::serving::Load;
 use shardc_frontend::config::{self, Options};
 use shardc_frontend::graph::{self, GraphOptions};
-use shardc_frontend::spec::{DType, ModelSpec};
+use shardc_frontend::spec::{DType, ModelSpec, Quantisation};
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::graph::Module;
 use shardc_passes::search::Method;
@@ -34,12 +34,14 @@ pub struct ModelRequest {
     pub config: String,
     /// Name of the model for people.
     pub name: String,
+    /// What another file says of the storage of its weights.
+    pub quantisation: Option<Quantisation>,
     /// Family to read the configuration as, whatever it says.
     pub assume: Option<String>,
     /// Format of weights and activations, against the model's own; an 8-bit float is the format
     /// of weights alone.
     pub dtype: Option<DType>,
-    /// Format of the KV cache; that of the activations where absent.
+    /// Format of the KV cache, against the model's own.
     pub kv_dtype: Option<DType>,
 }
 
@@ -108,13 +110,17 @@ pub struct Model {
 /// # Errors
 /// The errors of the configuration reader and of the graph builder.
 pub fn read_model(request: &ModelRequest) -> Result<Model> {
-    let options = Options { name: request.name.clone(), assume: request.assume.clone() };
+    let options = Options {
+        name: request.name.clone(),
+        assume: request.assume.clone(),
+        quantisation: request.quantisation.clone(),
+    };
     let reading = config::read(&request.config, &options)?;
     let options =
         GraphOptions { all_logits: false, kv_dtype: request.kv_dtype, dtype: request.dtype };
     let spec = graph::converted(&reading.spec, &options)?.into_owned();
     let logical = graph::build(&reading.spec, &options)?;
-    let kv_dtype = request.kv_dtype.unwrap_or(spec.dtype);
+    let kv_dtype = graph::kv_dtype(&spec, &options);
     Ok(Model { published: reading.spec, spec, notes: reading.notes, logical, kv_dtype })
 }
 

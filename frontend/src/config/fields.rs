@@ -298,6 +298,19 @@ impl<'a> Fields<'a> {
         Ok(Some(Fields { log: self.log, object, span: member.node.span, path, defaults: &[] }))
     }
 
+    /// The members of the object, which must be objects themselves, with their keys.
+    pub(crate) fn entries(&self) -> Result<Vec<(&'a str, Fields<'a>)>> {
+        let entry = |(key, member): (&'a String, &'a Member)| match &member.node.value {
+            Value::Object(object) => {
+                let (log, path) = (self.log, format!("{}.", self.full(key)));
+                let span = member.node.span;
+                Ok((key.as_str(), Fields { log, object, span, path, defaults: &[] }))
+            }
+            _ => Err(self.wrong(key, &member.node, "an object")),
+        };
+        self.object.iter().map(entry).collect()
+    }
+
     /// The object at `key`, or `None` where the key is absent or holds something else.
     pub(crate) fn object_if(&self, key: &'static str) -> Result<Option<Fields<'a>>> {
         match self.find(key).map(|(_, member)| &member.node.value) {

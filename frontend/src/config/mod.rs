@@ -9,6 +9,7 @@ mod families;
 mod fields;
 mod layers;
 mod log;
+mod modelopt;
 mod moe;
 mod multimodal;
 mod quant;
@@ -18,21 +19,24 @@ mod resolve;
 mod rope;
 
 pub use fields::{MAX_DIM, MAX_LAYERS, MAX_POSITIONS};
+pub use modelopt::read_quantisation;
 pub use registry::{FAMILIES, Family};
 
 use crate::json;
-use crate::spec::ModelSpec;
+use crate::spec::{ModelSpec, Quantisation};
 use fields::Fields;
 use log::Log;
 use shardc_ir::diag::{Diagnostic, Result};
 
 /// How to read a configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
     /// Name for people; empty: the architecture's.
     pub name: String,
     /// Family or model type to read it as, whatever the file says.
     pub assume: Option<String>,
+    /// What another file says of the storage ([`read_quantisation`]), where this one says nothing.
+    pub quantisation: Option<Quantisation>,
 }
 
 /// A model, and what its reader should know.
@@ -84,7 +88,10 @@ pub fn read(text: &str, options: &Options) -> Result<Reading> {
     let log = Log::default();
     let top = Fields::new(&log, &node)?;
     let cx = resolve::resolve(&top, options)?;
-    let spec = (cx.family.read)(&cx)?;
+    let mut spec = (cx.family.read)(&cx)?;
+    if let Some(beside) = &options.quantisation {
+        spec.quantisation = spec.quantisation.or(beside);
+    }
     log.check_spelling()?;
     spec.parameters()?;
     Ok(Reading { spec, notes: log.take_notes() })

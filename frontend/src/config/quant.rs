@@ -1,13 +1,14 @@
 //! `quantization_config` to storage formats.
 
-use super::Cx;
 use super::fields::Fields;
+use super::{Cx, modelopt};
 use crate::codes;
 use crate::spec::*;
 use shardc_ir::diag::{Diagnostic, Result};
 
 /// Keys that list modules left unconverted.
-const SKIP: [&str; 4] = ["modules_to_not_convert", "ignore", "exclude_modules", "ignored_layers"];
+pub(super) const SKIP: [&str; 4] =
+    ["modules_to_not_convert", "ignore", "exclude_modules", "ignored_layers"];
 
 /// How the checkpoint's weights are stored.
 pub(crate) fn read(cx: &Cx) -> Result<Quantisation> {
@@ -19,9 +20,18 @@ pub(crate) fn read(cx: &Cx) -> Result<Quantisation> {
     };
     let Some(config) = config else { return Ok(Quantisation::default()) };
     let method = config.text("quant_method")?.ok_or_else(|| config.missing("quant_method"))?;
+    if method == "modelopt" {
+        let inner = config.object("quantization")?;
+        return modelopt::read(inner.as_ref().unwrap_or(&config));
+    }
     let scheme = scheme(&config, method)?;
     let skip = config.texts(SKIP)?.unwrap_or_default();
-    Ok(Quantisation { scheme, skip: skip.into_iter().map(Pattern::new).collect() })
+    Ok(Quantisation {
+        scheme,
+        skip: skip.into_iter().map(Pattern::new).collect(),
+        only: Vec::new(),
+        kv_cache: modelopt::kv_cache(&config)?,
+    })
 }
 
 fn scheme(q: &Fields, method: &str) -> Result<Option<Scheme>> {
@@ -33,7 +43,6 @@ fn scheme(q: &Fields, method: &str) -> Result<Option<Scheme>> {
             Ok(Some(Scheme::whole(method, DType::F8E4M3, scales, Some(DType::F8E4M3))))
         }
         "gptq" | "awq" => integer(q, method).map(Some),
-        "modelopt" => modelopt(q).map(Some),
         "compressed-tensors" => compressed(q).map(Some),
         other => Err(refuse(q, &format!("the quantisation method {other:?}"))),
     }
@@ -54,7 +63,7 @@ fn fp8(q: &Fields) -> Result<Scheme> {
 }
 
 /// The extent of a block.
-fn extent(q: &Fields, n: u64) -> Result<u32> {
+pub(super) fn extent(q: &Fields, n: u64) -> Result<u32> {
     match u32::try_from(n) {
         Ok(n) if n > 0 => Ok(n),
         _ => {
@@ -84,21 +93,9 @@ fn integer(q: &Fields, method: &str) -> Result<Scheme> {
     Ok(Scheme::whole(method, dtype, scales, None))
 }
 
-fn modelopt(q: &Fields) -> Result<Scheme> {
-    match q.text("quant_algo")? {
-        Some("FP8") => {
-            let scales = Scales::Tensor { scale: DType::F32, input: true };
-            Ok(Scheme::whole("modelopt", DType::F8E4M3, scales, Some(DType::F8E4M3)))
-        }
-        Some("NVFP4") => Ok(nvfp4("modelopt", Some(DType::F4E2M1))),
-        Some(other) => Err(refuse(q, &format!("modelopt's {other}"))),
-        None => Err(q.missing("quant_algo")),
-    }
-}
-
-/// 4-bit floats with one FP8 scale per 16 inputs.
-fn nvfp4(method: &str, activations: Option<DType>) -> Scheme {
-    let scales = Scales::Block { rows: 1, cols: 16, scale: DType::F8E4M3, zero: None };
+/// 4-bit floats with one FP8 scale per `group` inputs.
+pub(super) fn nvfp4(method: &str, activations: Option<DType>, group: u32) -> Scheme {
+    let scales = Scales::Block { rows: 1, cols: group, scale: DType::F8E4M3, zero: None };
     Scheme::whole(method, DType::F4E2M1, scales, activations)
 }
 
@@ -122,7 +119,7 @@ fn compressed(q: &Fields) -> Result<Scheme> {
         _ => return Err(refuse(q, &format!("compressed-tensors with {bits}-bit {kind}"))),
     };
     if dtype == DType::F4E2M1 {
-        return Ok(nvfp4("compressed-tensors", dynamic.then_some(dtype)));
+        return Ok(nvfp4("compressed-tensors", dynamic.then_some(dtype), 16));
     }
     let scales = match strategy {
         "tensor" => Scales::Tensor { scale: DType::F32, input: false },
@@ -145,12 +142,12 @@ fn compressed(q: &Fields) -> Result<Scheme> {
     Ok(Scheme::whole("compressed-tensors", dtype, scales, dynamic.then_some(dtype)))
 }
 
-fn refuse(q: &Fields, what: &str) -> Box<Diagnostic> {
+pub(super) fn refuse(q: &Fields, what: &str) -> Box<Diagnostic> {
     let error = Diagnostic::error(
         codes::UNSUPPORTED_QUANTISATION,
         format!("{what} is not supported"),
     )
-    .note("supported: fp8 (block or tensor), fbgemm_fp8, mxfp4, gptq and awq (4 or 8 bits), modelopt (FP8, NVFP4), compressed-tensors (one group)")
+    .note("supported: fp8 (block or tensor), fbgemm_fp8, mxfp4, gptq and awq (4 or 8 bits), modelopt (FP8, NVFP4, W4A16_AWQ, W4A8_AWQ), compressed-tensors (one group)")
     .help("remove `quantization_config` to plan the unquantised model");
     Box::new(q.point(error, &["quant_method", "quant_algo", "bits"]))
 }

@@ -47,7 +47,7 @@ use std::borrow::Cow;
 pub struct GraphOptions {
     /// Logits of every new token instead of the last one of each request.
     pub all_logits: bool,
-    /// Format of the KV cache; that of the activations where absent.
+    /// Format of the KV cache, against the model's own.
     pub kv_dtype: Option<DType>,
     /// Format of activations and of all weights, against the model's own. An 8-bit float is the
     /// format in which projections are stored and multiplied; activations keep the model's own.
@@ -69,7 +69,7 @@ pub fn build(spec: &ModelSpec, options: &GraphOptions) -> Result<Module> {
     let mut module = Module::new(name, Level::Logical);
     module.attrs = attributes(&spec);
     let extents = Extents::declare(&mut module, &spec);
-    let kv = options.kv_dtype.unwrap_or(spec.dtype);
+    let kv = kv_dtype(&spec, options);
     for class in &classes {
         let func = layer::build(&spec, class, &extents, kv)?;
         module.funcs.push(func);
@@ -77,6 +77,12 @@ pub fn build(spec: &ModelSpec, options: &GraphOptions) -> Result<Module> {
     let main = main::build(&spec, &classes, &module, &extents, options.all_logits)?;
     module.funcs.push(main);
     Ok(module)
+}
+
+/// Format of the KV cache of a [`converted`] model: the option's, else the model's own, else that
+/// of its activations.
+pub fn kv_dtype(spec: &ModelSpec, options: &GraphOptions) -> DType {
+    options.kv_dtype.or(spec.quantisation.kv_cache).unwrap_or(spec.dtype)
 }
 
 /// The model in the formats that the options ask for.
@@ -106,7 +112,7 @@ pub fn converted<'a>(spec: &'a ModelSpec, options: &GraphOptions) -> Result<Cow<
         Some(dtype) if eight_bits(dtype) => {
             let scales = Scales::Tensor { scale: DType::F32, input: false };
             let scheme = Scheme::whole("fp8", dtype, scales, Some(dtype));
-            let quantisation = Quantisation { scheme: Some(scheme), skip: Vec::new() };
+            let quantisation = Quantisation { scheme: Some(scheme), ..Quantisation::default() };
             Ok(Cow::Owned(ModelSpec { quantisation, ..spec.clone() }))
         }
         Some(dtype) => Err(refuse("weights and activations", dtype)),

@@ -10,6 +10,10 @@ pub struct Quantisation {
     pub scheme: Option<Scheme>,
     /// Modules left in the model's dtype.
     pub skip: Vec<Pattern>,
+    /// The only modules that are converted; all where empty.
+    pub only: Vec<Pattern>,
+    /// Format of the KV cache; `None` where that of the activations.
+    pub kv_cache: Option<DType>,
 }
 
 /// A quantisation method.
@@ -84,7 +88,14 @@ fn glob_matches(glob: &str, text: &str) -> bool {
 }
 
 impl Quantisation {
-    /// Storage of the weight `role`, named `tensor`, of a model in `dtype`.
+    /// This, with what it leaves open taken from `other`.
+    pub fn or(&self, other: &Self) -> Self {
+        let stored = if self.scheme.is_some() { self } else { other };
+        Quantisation { kv_cache: self.kv_cache.or(other.kv_cache), ..stored.clone() }
+    }
+
+    /// Storage of the weight `role`, named `tensor`, of a model in `dtype`. Experts are stored as
+    /// the first of them is.
     pub fn storage(&self, role: Role, tensor: &str, dtype: DType) -> Storage {
         let plain = Storage::plain(dtype);
         if role.part == Part::RouterCorrection {
@@ -95,8 +106,10 @@ impl Quantisation {
             true => role.part.is_routed(),
             false => role.part.is_quantisable(),
         };
-        let module = tensor.strip_suffix(".weight").unwrap_or(tensor);
-        if role.bias || !converted || self.skip.iter().any(|p| p.matches(module)) {
+        let module = tensor.strip_suffix(".weight").unwrap_or(tensor).replace("{e}", "0");
+        let listed = |patterns: &[Pattern]| patterns.iter().any(|p| p.matches(&module));
+        let left = listed(&self.skip) || !(self.only.is_empty() || listed(&self.only));
+        if role.bias || !converted || left {
             return plain;
         }
         scheme.storage

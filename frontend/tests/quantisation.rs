@@ -1,0 +1,110 @@
+//! What a `hf_quant_config.json` and `quantization_config` say of weights and KV cache.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where a file is missing")]
+
+mod common;
+
+use common::shipped;
+use shardc_frontend::config::{self, Options, read_quantisation};
+use shardc_frontend::graph::{GraphOptions, build};
+use shardc_frontend::spec::{DType, ModelSpec, Scales, Storage};
+use shardc_ir::text::print;
+
+/// Llama 3.1 70B beside a quantisation of this text.
+fn beside(quantisation: &str) -> ModelSpec {
+    let text = shipped("nvidia__Llama-3.1-70B-Instruct-FP8.json");
+    let quantisation = Some(read_quantisation(quantisation).unwrap());
+    config::read(&text, &Options { quantisation, ..Options::default() }).unwrap().spec
+}
+
+/// The storage of a tensor.
+fn storage(spec: &ModelSpec, tensor: &str) -> Storage {
+    spec.weights().into_iter().find(|w| w.tensor == tensor).unwrap().storage
+}
+
+/// Code and message of what is wrong with a quantisation.
+fn error(text: &str) -> String {
+    let error = read_quantisation(text).unwrap_err();
+    assert!(error.primary.is_some() && error.help.is_some(), "{error}");
+    format!("{} {}", error.code, error.message)
+}
+
+const FP8: &str = r#"{"producer": {"name": "modelopt", "version": "0.15.1"}, "quantization":
+    {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}}"#;
+
+#[test]
+fn a_file_beside_the_configuration_names_the_formats() {
+    let spec = beside(FP8);
+    let scaled = Scales::Tensor { scale: DType::F32, input: true };
+    let fp8 = Storage { dtype: DType::F8E4M3, scales: scaled };
+    assert_eq!(storage(&spec, "model.layers.7.mlp.up_proj.weight"), fp8);
+    assert_eq!(storage(&spec, "lm_head.weight"), Storage::plain(DType::Bf16));
+    assert_eq!(spec.quantisation.kv_cache, Some(DType::F8E4M3));
+    // 68.5 G projection weights of one byte, 2.1 G of two, two scales of four bytes a projection.
+    assert_eq!(spec.weight_bytes().unwrap(), 72_656_376_192);
+}
+
+#[test]
+fn the_cache_has_the_models_format_unless_an_option_names_another() {
+    let text = |options| print(&build(&beside(FP8), &options).unwrap());
+    let own = text(GraphOptions::default());
+    assert!(own.contains("%attn.k_cache: cache<%B x %C x 8 x 128 x f8e4m3>"), "{own}");
+    let bf16 = text(GraphOptions { kv_dtype: Some(DType::Bf16), ..GraphOptions::default() });
+    assert!(bf16.contains("%attn.k_cache: cache<%B x %C x 8 x 128 x bf16>"), "{bf16}");
+}
+
+#[test]
+fn algorithms_that_leave_weights_as_they_are() {
+    let spec = beside(r#"{"quantization": {"quant_algo": null, "kv_cache_quant_algo": "FP8"}}"#);
+    assert!(spec.quantisation.scheme.is_none());
+    assert_eq!(spec.quantisation.kv_cache, Some(DType::F8E4M3));
+}
+
+#[test]
+fn one_algorithm_may_hold_for_listed_modules_alone() {
+    let spec = beside(
+        r#"{"quantization": {"quant_algo": "MIXED_PRECISION", "quantized_layers": {
+            "model.layers.3.mlp.up_proj": {"quant_algo": "NVFP4", "group_size": 16}}}}"#,
+    );
+    assert_eq!(storage(&spec, "model.layers.3.mlp.up_proj.weight").dtype, DType::F4E2M1);
+    assert_eq!(storage(&spec, "model.layers.3.mlp.gate_proj.weight").dtype, DType::Bf16);
+    let two = r#"{"quantization": {"quant_algo": "MIXED_PRECISION", "quantized_layers": {
+        "model.layers.3.mlp.up_proj": {"quant_algo": "NVFP4"},
+        "model.layers.4.mlp.up_proj": {"quant_algo": "FP8"}}}}"#;
+    assert_eq!(error(two), "F203 modelopt's mixture of several algorithms is not supported");
+}
+
+#[test]
+fn the_configurations_own_word_comes_first() {
+    let config = shipped("nvidia__Llama-3.1-70B-Instruct-FP8.json").replacen(
+        '{',
+        r#"{"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"},"#,
+        1,
+    );
+    let quantisation = Some(read_quantisation(FP8).unwrap());
+    let options = Options { quantisation, ..Options::default() };
+    let spec = config::read(&config, &options).unwrap().spec;
+    assert_eq!(storage(&spec, "model.layers.0.mlp.up_proj.weight").dtype, DType::F4E2M1);
+    assert_eq!(spec.quantisation.kv_cache, Some(DType::F8E4M3));
+}
+
+#[test]
+fn errors_name_the_key() {
+    assert_eq!(error("{}"), "F101 `quantization` is missing");
+    assert_eq!(
+        error(r#"{"quantization": []}"#),
+        "F102 `quantization` must be an object, not an array"
+    );
+    assert_eq!(
+        error(r#"{"quantization": {"quant_algo": "INT3"}}"#),
+        "F203 modelopt's INT3 is not supported"
+    );
+    assert_eq!(
+        error(r#"{"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "INT8"}}"#),
+        "F204 a KV cache in INT8 is not supported"
+    );
+    assert_eq!(
+        error(r#"{"quantization": {"quant_algos": "FP8"}}"#),
+        "F104 unknown key `quant_algos`"
+    );
+}
