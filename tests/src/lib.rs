@@ -4,6 +4,9 @@
 //! `snapshots/KIND/`. A case is a file, so that a new one needs no recompile. `README.md` says how
 //! to add one and how to accept snapshots.
 
+pub mod checkpoint;
+pub mod golden;
+
 use shardc_ir::diag::{Diagnostic, Span};
 use shardc_ir::text::{Parsed, parse};
 use shardc_ir::verify::verify_text;

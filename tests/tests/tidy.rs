@@ -13,13 +13,14 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("frontend", Some(&["shardc-ir"])),
     ("cost", Some(&["shardc-ir"])),
     ("passes", Some(&["shardc-ir", "shardc-cost"])),
+    ("interp", Some(&["shardc-ir"])),
     ("cli", None),
     ("tests", None),
     ("examples", None),
 ];
 
 /// Crates whose sources do no I/O and read no clocks.
-const PURE: [&str; 4] = ["ir", "frontend", "cost", "passes"];
+const PURE: [&str; 5] = ["ir", "frontend", "cost", "passes", "interp"];
 
 /// What such sources would need for it.
 const IMPURE: [&str; 6] =
