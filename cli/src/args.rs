@@ -1,6 +1,6 @@
 //! The command line as types. Each command's own flags stand with the command.
 
-use crate::commands::{clusters, compile, completions, degrees, families, ops};
+use crate::commands::{clusters, compile, completions, degrees, families, ops, opt, passes};
 use crate::failure::{InSource, Outcome};
 use crate::input::{ModelFiles, Source};
 use clap::{Args, Parser, Subcommand};
@@ -40,6 +40,10 @@ pub enum Command {
     Clusters(clusters::ClustersArgs),
     /// List the operators of the IR, or describe one with an example and its sharding rule
     Ops(ops::OpsArgs),
+    /// Run passes on a program of the IR and print what they leave: the pass workbench
+    Opt(opt::OptArgs),
+    /// List the passes and pipelines, or describe one
+    Passes(passes::PassesArgs),
     /// Print a shell's completion script
     Completions(completions::CompletionsArgs),
 }
@@ -53,7 +57,8 @@ impl Command {
             Command::Families(args) => args.json,
             Command::Clusters(args) => args.json,
             Command::Ops(args) => args.json,
-            Command::Completions(_) => false,
+            Command::Passes(args) => args.json,
+            Command::Opt(_) | Command::Completions(_) => false,
         }
     }
 }

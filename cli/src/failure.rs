@@ -24,6 +24,13 @@ impl From<Box<Diagnostic>> for Failure {
     }
 }
 
+impl From<Vec<Diagnostic>> for Failure {
+    /// Of at least one diagnostic.
+    fn from(diagnostics: Vec<Diagnostic>) -> Self {
+        Failure { diagnostics, source: None }
+    }
+}
+
 /// Says which text the diagnostics of a result point into.
 pub trait InSource<T> {
     /// The same result with its text.

@@ -6,8 +6,9 @@ use shardc::codes;
 use shardc_cost::machine::{self, Cluster};
 use shardc_frontend::json;
 use shardc_ir::diag::{Diagnostic, Result};
+use shardc_ir::text::MAX_SOURCE;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Largest configuration, cluster and pin file, bytes.
@@ -102,6 +103,38 @@ pub fn cluster(name: &str) -> Outcome<Cluster> {
 /// Errors: `U002` and `U003`, or text that is not UTF-8.
 pub fn pins(path: &Path) -> Outcome<Source> {
     text(path, MAX_TEXT)
+}
+
+/// Reads a program of the IR, or standard input for `-`.
+///
+/// Errors: `U002` and `U003`, or text that is not UTF-8.
+pub fn program(path: &Path) -> Outcome<Source> {
+    let (name, bytes) = match path.to_str() {
+        Some("-") => ("<stdin>".to_string(), standard_input(MAX_SOURCE as u64)?),
+        _ => (path.display().to_string(), bytes(path, MAX_SOURCE as u64)?),
+    };
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Source { name, text }),
+        Err(error) => {
+            let at = error.utf8_error().valid_up_to();
+            let message = format!("byte {at} of {name} is not UTF-8");
+            let help = "name a program in text form, such as a `.sir` file";
+            Err(Box::new(Diagnostic::error(codes::UNREADABLE, message).help(help)).into())
+        }
+    }
+}
+
+fn standard_input(most: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    io::stdin().lock().take(most + 1).read_to_end(&mut bytes).map_err(|error| {
+        let message = format!("standard input cannot be read: {error}");
+        Box::new(Diagnostic::error(codes::UNREADABLE, message))
+    })?;
+    if bytes.len() as u64 > most {
+        let message = format!("standard input has more than {most} bytes");
+        return Err(Box::new(Diagnostic::error(codes::TOO_LARGE, message)));
+    }
+    Ok(bytes)
 }
 
 fn text(path: &Path, most: u64) -> Outcome<Source> {

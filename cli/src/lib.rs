@@ -5,3 +5,4 @@ pub mod codes;
 pub mod facade;
 pub mod reference;
 pub mod render;
+pub mod workbench;

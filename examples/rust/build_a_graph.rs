@@ -12,10 +12,7 @@ use shardc_ir::mesh::Mesh;
 use shardc_ir::ops::Op;
 use shardc_ir::ops::elementwise::Unary;
 use shardc_ir::text::print;
-use shardc_passes::insert_reshards::insert_reshards;
-use shardc_passes::localize::localize;
-use shardc_passes::propagate::propagate_shardings;
-use shardc_passes::reshard_to_collectives::reshard_to_collectives;
+use shardc_passes::registry::{Run, resolve, run_passes};
 
 fn main() -> Result<()> {
     let mut module = Module::new("mlp", Level::Logical);
@@ -42,10 +39,8 @@ fn main() -> Result<()> {
     module.mesh = Some(mesh);
     module.funcs.push(func);
 
-    propagate_shardings(&mut module)?;
-    insert_reshards(&mut module)?;
-    reshard_to_collectives(&mut module, &[])?;
-    localize(&mut module, &[])?;
+    let passes = resolve("lower")?;
+    run_passes(&mut module, &passes, &Run::default(), &mut |_| {})?;
     print!("{}", print(&module));
     Ok(())
 }

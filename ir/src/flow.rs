@@ -111,7 +111,8 @@ impl FlowError {
     }
 }
 
-/// Deals the axes of one dimension to its factors, major to minor.
+/// Deals the axes of one dimension to its factors, major to minor; an axis that covers a factor and
+/// more is cut at the bound.
 ///
 /// # Errors
 /// An axis would straddle two factors.
@@ -125,26 +126,28 @@ pub fn deal(
     if let [factor] = factors {
         return Ok(vec![(*factor, axes.to_vec())]);
     }
-    let mut rest = axes;
+    let straddles = Err(FlowError::Straddles { at });
+    let mut rest: Vec<AxisRef> = axes.iter().rev().copied().collect();
     let mut out = Vec::new();
-    for (i, &factor) in factors.iter().enumerate() {
-        let size = rule.factors[factor].size.as_fixed().unwrap_or(u64::MAX);
-        let (mut n, mut taken) = (1u64, 0);
-        while taken < rest.len() && n < size {
-            n = n.saturating_mul(rest[taken].size(mesh));
-            taken += 1;
+    for &factor in factors {
+        let Some(mut room) = rule.factors[factor].size.as_fixed() else { return straddles };
+        let mut own = Vec::new();
+        while let Some(axis) = rest.pop_if(|_| room > 1) {
+            let size = axis.size(mesh).max(1);
+            if room.is_multiple_of(size) {
+                own.push(axis);
+                room /= size;
+            } else if size.is_multiple_of(room) {
+                own.push(AxisRef::part(axis.axis, axis.pre(), room));
+                rest.push(AxisRef::part(axis.axis, axis.pre() * room, size / room));
+                room = 1;
+            } else {
+                return straddles;
+            }
         }
-        let last = i + 1 == factors.len();
-        if !size.is_multiple_of(n)
-            || (last && taken < rest.len())
-            || (!last && n < size && taken < rest.len())
-        {
-            return Err(FlowError::Straddles { at });
-        }
-        out.push((factor, rest[..taken].to_vec()));
-        rest = &rest[taken..];
+        out.push((factor, own));
     }
-    Ok(out)
+    if rest.is_empty() { Ok(out) } else { straddles }
 }
 
 /// The axes of a dimension from those of its factors.

@@ -1,50 +1,53 @@
 //! `cse`: one instruction for equal operators on equal operands with equal results.
+//!
+//! Results are equal if types and layouts are: two constraints of one value to two layouts stay, and
+//! so do transfers between stages.
 
+use crate::edits::Edits;
+use crate::registry::{Options, Report};
 use shardc_ir::diag::Result;
 use shardc_ir::graph::{Func, InstData, Module, Value};
 use shardc_ir::ops::Op;
 use shardc_ir::rewrite::Rewriter;
 use std::collections::HashMap;
 
-/// Merges equal instructions; returns how many went.
+/// Merges equal instructions; an edit is an instruction that went.
 ///
 /// # Errors
 /// None; the signature is that of every pass.
-pub fn cse(module: &mut Module) -> Result<u64> {
-    let mut count = 0;
+pub fn cse(module: &mut Module, options: &Options) -> Result<Report> {
+    let mut edits = Edits::new(options);
     for func in module.funcs.values_mut() {
-        let (merged, new) = merge(func);
-        count += merged;
-        *func = new;
+        *func = merge(func, &mut edits);
     }
-    Ok(count)
+    Ok(Report::of(edits.made()))
 }
 
-fn merge(func: &Func) -> (u64, Func) {
+fn merge(func: &Func, edits: &mut Edits) -> Func {
     let mut rewriter = Rewriter::new(func);
     let mut seen: HashMap<(Op, Vec<Value>), Vec<Vec<Value>>> = HashMap::new();
-    let mut count = 0;
     for &inst in &func.body {
         let data = &func.insts[inst];
-        let operands: Vec<Value> = data.operands.iter().map(|&v| rewriter.get(v)).collect();
         if matches!(data.op, Op::Send(_) | Op::Recv(_)) {
             rewriter.copy(inst);
             continue;
         }
+        let operands: Vec<Value> = data.operands.iter().map(|&v| rewriter.get(v)).collect();
         let known = seen.entry((data.op.clone(), operands)).or_default();
         let equal = known.iter().find(|results| same(func, data, rewriter.new_func(), results));
-        if let Some(results) = equal {
-            count += 1;
-            data.results
-                .iter()
-                .zip(results.clone())
-                .for_each(|(&old, new)| rewriter.bind(old, new));
-        } else {
-            let new = rewriter.copy(inst);
-            known.push(rewriter.new_func().insts[new].results.clone());
+        match equal.filter(|_| edits.grant()) {
+            Some(results) => {
+                for (&old, &new) in data.results.iter().zip(results) {
+                    rewriter.bind(old, new);
+                }
+            }
+            None => {
+                let new = rewriter.copy(inst);
+                known.push(rewriter.new_func().insts[new].results.clone());
+            }
         }
     }
-    (count, rewriter.finish())
+    rewriter.finish()
 }
 
 /// Whether results have the types and layouts of those that exist already.

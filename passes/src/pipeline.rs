@@ -1,13 +1,69 @@
-//! The pipeline: from a logical module and a strategy to local programs.
+//! The pipelines: which passes run, in which order, and why in that order.
 
-use crate::insert_reshards::insert_reshards;
-use crate::localize::localize;
-use crate::optimize_collectives::optimize_collectives;
-use crate::propagate::{Provenance, propagate_shardings};
-use crate::reshard_to_collectives::reshard_to_collectives;
+use crate::propagate_shardings::Provenance;
+use crate::registry::{Options, Pass};
 use crate::strategy::{Groups, Pin, pins};
 use shardc_ir::diag::Result;
 use shardc_ir::graph::Module;
+
+/// Passes under one name.
+#[derive(Clone, Copy, Debug)]
+pub struct Pipeline {
+    /// Name, which `--passes` takes like that of a pass.
+    pub name: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// The parts in order: names of passes.
+    parts: &'static [&'static [&'static str]],
+}
+
+/// Makes a program smaller before anything is decided about it.
+const SIMPLIFY: &[&str] = &[
+    // Equal operators look equal only in canonical form.
+    "canonicalize",
+    "cse",
+    // What the other two have bypassed goes.
+    "dce",
+];
+
+/// From a logical program with pins to what each device runs.
+const LOWER: &[&str] = &[
+    // Every value gets a layout; nothing moves yet.
+    "propagate-shardings",
+    // Where layouts differ, a reshard. From here on the program says where everything is.
+    "insert-reshards",
+    // Who sends what: no reshard survives past here.
+    "reshard-to-collectives",
+    "optimize-collectives",
+    // One device's view: no global extent survives past here.
+    "localize",
+];
+
+/// Every pipeline.
+pub const PIPELINES: &[Pipeline] = &[
+    Pipeline {
+        name: "default",
+        summary: "a logical program with pinned layouts, simplified and lowered to local programs",
+        parts: &[SIMPLIFY, LOWER],
+    },
+    Pipeline {
+        name: "simplify",
+        summary: "the same program in fewer operators, at its level",
+        parts: &[SIMPLIFY],
+    },
+    Pipeline {
+        name: "lower",
+        summary: "a logical program with pinned layouts, lowered to local programs",
+        parts: &[LOWER],
+    },
+];
+
+impl Pipeline {
+    /// The passes, in order.
+    pub fn passes(&self) -> impl Iterator<Item = &'static Pass> + use<> {
+        self.parts.iter().copied().flatten().filter_map(|name| Pass::named(name))
+    }
+}
 
 /// What the pipeline is told beside the program.
 #[derive(Clone, Debug)]
@@ -25,7 +81,7 @@ pub struct Lowering<'a> {
 /// Called after each pass with its name.
 pub type Observer<'a> = &'a mut dyn FnMut(&'static str, &Module);
 
-/// Lowers a logical module to local programs.
+/// Lowers a logical module to local programs by the pipeline `lower`.
 ///
 /// # Errors
 /// A pin matches nothing, or a pass refuses the program.
@@ -41,24 +97,18 @@ pub fn lower(
     pins::apply(&mut module, lowering.pins)?;
     observe("logical", &module);
 
-    // Every value gets a layout; nothing moves yet.
-    let provenance = propagate_shardings(&mut module)?;
-    observe("propagate-shardings", &module);
-
-    // Where layouts differ, a reshard. From here on the program says where everything is.
-    insert_reshards(&mut module)?;
-    observe("insert-reshards", &module);
-
-    // Who sends what: no reshard survives past here.
-    reshard_to_collectives(&mut module, lowering.sizes)?;
-    observe("reshard-to-collectives", &module);
-    optimize_collectives(&mut module)?;
-    observe("optimize-collectives", &module);
-
-    // One device's view: no global extent survives past here.
-    localize(&mut module, lowering.stage_layers)?;
-    observe("localize", &module);
-
+    let sizes = lowering.sizes.iter().map(|(name, value)| (name.to_string(), *value));
+    let options = Options {
+        sizes: sizes.collect(),
+        stage_layers: lowering.stage_layers.to_vec(),
+        max_edits: None,
+    };
+    let mut provenance = Provenance::default();
+    for pass in LOWER.iter().filter_map(|name| Pass::named(name)) {
+        let report = pass.apply(&mut module, &options)?;
+        provenance.entries.extend(report.provenance.entries);
+        observe(pass.name, &module);
+    }
     Ok((module, provenance))
 }
 
@@ -66,4 +116,16 @@ pub fn lower(
 pub fn balanced_stages(layers: u64, stages: u64) -> Vec<u64> {
     let stages = stages.max(1);
     (0..stages).map(|i| layers / stages + u64::from(i < layers % stages)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pipelines_name_passes() {
+        for name in PIPELINES.iter().flat_map(|p| p.parts.iter().copied().flatten()) {
+            assert!(Pass::named(name).is_some(), "no pass is called {name}");
+        }
+    }
 }

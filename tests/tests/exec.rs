@@ -5,7 +5,8 @@
 use shardc_frontend::graph::{GraphOptions, build};
 use shardc_interp::{Inputs, Options, Outputs, Precision, Tensor, Trace, run_whole};
 use shardc_ir::graph::Module;
-use shardc_passes::absorb_latent::absorb_latent_attention;
+use shardc_passes::absorb_latent_attention::absorb_latent_attention;
+use shardc_passes::registry;
 use shardc_tests::Outcome;
 use shardc_tests::golden::{Golden, empty_caches, together, tokens};
 use std::path::Path;
@@ -115,7 +116,8 @@ fn programs(golden: &Golden) -> Result<[Module; 2], String> {
     let options = GraphOptions { all_logits: true, ..GraphOptions::default() };
     let plain = build(&golden.spec, &options).map_err(|d| d.to_string())?;
     let mut absorbed = plain.clone();
-    absorb_latent_attention(&mut absorbed).map_err(|d| d.to_string())?;
+    absorb_latent_attention(&mut absorbed, &registry::Options::default())
+        .map_err(|d| d.to_string())?;
     Ok([plain, absorbed])
 }
 

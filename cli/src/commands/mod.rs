@@ -7,6 +7,8 @@ pub mod degrees;
 pub mod families;
 mod figures;
 pub mod ops;
+pub mod opt;
+pub mod passes;
 
 use crate::args::Command;
 use crate::failure::Outcome;
@@ -19,6 +21,8 @@ pub fn run(command: &Command) -> Outcome {
         Command::Families(args) => families::run(args),
         Command::Clusters(args) => clusters::run(args),
         Command::Ops(args) => ops::run(args),
+        Command::Opt(args) => opt::run(args),
+        Command::Passes(args) => passes::run(args),
         Command::Completions(args) => completions::run(args),
     }
 }

@@ -5,9 +5,10 @@ use shardc_cost::machine::Cluster;
 use shardc_cost::time::Ns;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::graph::Module;
-use shardc_passes::absorb_latent::absorb_latent_attention;
+use shardc_passes::absorb_latent_attention::absorb_latent_attention;
 use shardc_passes::evaluate::{Breakdown, Pricing, StepModel};
 use shardc_passes::pipeline::balanced_stages;
+use shardc_passes::registry;
 use shardc_passes::search::{
     self, Evaluated, Evaluator, Found, Lowered, Reading, bindings, explain_infeasible,
 };
@@ -113,7 +114,7 @@ struct Programs {
 impl Programs {
     fn of(model: &Model) -> Result<Self> {
         let mut decode = model.logical.clone();
-        absorb_latent_attention(&mut decode)?;
+        absorb_latent_attention(&mut decode, &registry::Options::default())?;
         Ok(Programs { prefill: model.logical.clone(), decode })
     }
 

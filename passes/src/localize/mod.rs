@@ -7,51 +7,42 @@ mod stages;
 
 use crate::codes;
 use crate::precondition;
+use crate::registry::{Options, Report};
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::dim::Dim;
-use shardc_ir::graph::{Func, FuncId, Inst, Level, Module, Value};
+use shardc_ir::graph::{Func, Inst, Level, Module, Value};
 use shardc_ir::layout::Layout;
 use shardc_ir::mesh::Mesh;
 use shardc_ir::ops::Op;
 use shardc_ir::rewrite::Rewriter;
 use shardc_ir::types::Type;
 
-/// Brings a collective module to local level; `stage_layers` holds the number of layers of each
-/// pipeline stage, and is empty for a single stage.
+/// Brings a collective module to local level; an edit is a value that became a share.
 ///
 /// # Errors
-/// `S101` at another level, or where the stages do not fit the layers.
-pub fn localize(module: &mut Module, stage_layers: &[u64]) -> Result<()> {
+/// `S101` where the stages do not fit the layers.
+pub fn localize(module: &mut Module, options: &Options) -> Result<Report> {
     let mesh = precondition::mesh(module, "localize")?;
-    precondition::level(module, "localize", Level::Collective)?;
-    precondition::all_decided(module, "localize")?;
-    let layers: Vec<FuncId> =
-        module.funcs.keys().filter(|&id| is_layer(module, &module.funcs[id].name)).collect();
+    let models = precondition::models(module);
+    let mut edits = 0;
     let mut local = Module::new(&module.name, Level::Local);
     local.attrs = module.attrs.clone();
     local.mesh = module.mesh.clone();
     local.syms = module.syms.clone();
     for id in module.funcs.keys() {
         let func = to_shares(&module.funcs[id], &mesh);
-        if layers.contains(&id) {
+        let whole = module.funcs[id].values.values();
+        edits += whole.zip(func.values.values()).filter(|(a, b)| a.ty != b.ty).count() as u64;
+        if !models.contains(&id) {
             local.funcs.push(func);
-        } else {
-            for program in stages::split(module, func, stage_layers)? {
-                local.funcs.push(program);
-            }
+            continue;
+        }
+        for program in stages::split(module, func, &options.stage_layers)? {
+            local.funcs.push(program);
         }
     }
     *module = local;
-    Ok(())
-}
-
-/// Whether some `repeat` runs the function of that name.
-fn is_layer(module: &Module, name: &str) -> bool {
-    let insts = module.funcs.values().flat_map(|f| f.insts.values());
-    insts.into_iter().any(|inst| match &inst.op {
-        Op::Repeat(repeat) => repeat.distinct().iter().any(|(n, _)| *n == name),
-        _ => false,
-    })
+    Ok(Report::of(edits))
 }
 
 /// The type of one device's part of a value.

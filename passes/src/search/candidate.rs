@@ -3,7 +3,7 @@
 use super::prune::Weights;
 use crate::evaluate::{MemoryModel, Pricing, StepModel};
 use crate::pipeline::{Lowering, Observer, balanced_stages, lower};
-use crate::propagate::Provenance;
+use crate::propagate_shardings::Provenance;
 use crate::strategy::megatron::{self, ExpertExchange, Phase};
 use crate::strategy::{Degrees, Facts, Groups, Pin};
 use shardc_cost::machine::Cluster;

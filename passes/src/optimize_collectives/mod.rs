@@ -1,0 +1,86 @@
+//! `optimize-collectives`: neighbouring collectives merge, and what they undo vanishes.
+//!
+//! Three sweeps run until nothing changes: values that exist already are used again, pairs merge by
+//! the table in [`merge`], and reductions of all terms of a sum become one reduction of the sum.
+//! None of them sends more than before. Everything else is for the e-graph.
+
+mod effect;
+mod merge;
+mod reuse;
+mod sums;
+
+use crate::edits::Edits;
+use crate::precondition;
+use crate::registry::{Options, Report};
+use shardc_ir::diag::Result;
+use shardc_ir::entity::SecondaryMap;
+use shardc_ir::graph::{Def, Func, Inst, InstData, Module, Value};
+use shardc_ir::ops::Op;
+use shardc_ir::rewrite::Rewriter;
+
+/// Merges collectives; an edit is a merge.
+///
+/// # Errors
+/// `S101` without a mesh.
+pub fn optimize_collectives(module: &mut Module, options: &Options) -> Result<Report> {
+    let mesh = precondition::mesh(module, "optimize-collectives")?;
+    let mut edits = Edits::new(options);
+    for func in module.funcs.values_mut() {
+        loop {
+            let before = edits.made();
+            for sweep in [reuse::reuse, merge::merge, sums::sums] {
+                let new = sweep(func, &mesh, &mut edits);
+                *func = new;
+            }
+            if edits.made() == before {
+                break;
+            }
+        }
+    }
+    Ok(Report::of(edits.made()))
+}
+
+/// Whether the operator moves or completes a value among the devices of a stage.
+fn is_exchange(op: &Op) -> bool {
+    matches!(op, Op::AllReduce(_) | Op::ReduceScatter(_)) || is_movement(op)
+}
+
+/// Whether the operator only changes where the parts of a value are.
+fn is_movement(op: &Op) -> bool {
+    matches!(op, Op::AllGather(_) | Op::AllSlice(_) | Op::AllToAll(_) | Op::CollectivePermute(_))
+}
+
+/// The instruction that makes a value.
+fn producer(func: &Func, value: Value) -> Option<(Inst, &InstData)> {
+    match func.values[value].def {
+        Def::Result(inst, _) => Some((inst, &func.insts[inst])),
+        Def::Param(_) => None,
+    }
+}
+
+/// How often each value is read.
+fn uses(func: &Func) -> SecondaryMap<Value, u32> {
+    let mut count = SecondaryMap::default();
+    let operands = func.body.iter().flat_map(|&i| &func.insts[i].operands);
+    operands.chain(&func.returns).for_each(|&v| count[v] += 1);
+    count
+}
+
+/// The function without exchanges whose results nobody reads.
+fn without_unread(func: &Func) -> Func {
+    let mut needed: SecondaryMap<Value, bool> = SecondaryMap::default();
+    func.returns.iter().for_each(|&v| needed[v] = true);
+    let mut live: Vec<Inst> = Vec::new();
+    for &inst in func.body.iter().rev() {
+        let data = &func.insts[inst];
+        if !is_exchange(&data.op) || data.results.iter().any(|&v| needed[v]) {
+            data.operands.iter().for_each(|&v| needed[v] = true);
+            live.push(inst);
+        }
+    }
+    let mut rewriter = Rewriter::new(func);
+    live.iter().rev().for_each(|&inst| {
+        rewriter.copy(inst);
+    });
+    rewriter.finish()
+}
