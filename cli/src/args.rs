@@ -1,6 +1,8 @@
 //! The command line as types. Each command's own flags stand with the command.
 
-use crate::commands::{clusters, compile, completions, degrees, families, ops, opt, passes};
+use crate::commands::{
+    clusters, compile, completions, degrees, families, ops, opt, passes, reshard,
+};
 use crate::failure::{InSource, Outcome};
 use crate::input::{ModelFiles, Source};
 use clap::{Args, Parser, Subcommand};
@@ -34,6 +36,8 @@ pub enum Command {
     Compile(Box<compile::CompileArgs>),
     /// List every parallel degree of a model, legal or not, and why
     Degrees(degrees::DegreesArgs),
+    /// Plan a change of layout as a sequence of collectives
+    Reshard(reshard::ReshardArgs),
     /// List the model families that are read
     Families(families::FamiliesArgs),
     /// List the cluster presets
@@ -54,6 +58,7 @@ impl Command {
         match self {
             Command::Compile(args) => args.json,
             Command::Degrees(args) => args.json,
+            Command::Reshard(args) => args.json,
             Command::Families(args) => args.json,
             Command::Clusters(args) => args.json,
             Command::Ops(args) => args.json,

@@ -9,6 +9,7 @@ mod figures;
 pub mod ops;
 pub mod opt;
 pub mod passes;
+pub mod reshard;
 
 use crate::args::Command;
 use crate::failure::Outcome;
@@ -18,6 +19,7 @@ pub fn run(command: &Command) -> Outcome {
     match command {
         Command::Compile(args) => compile::run(args),
         Command::Degrees(args) => degrees::run(args),
+        Command::Reshard(args) => reshard::run(args).map_err(Into::into),
         Command::Families(args) => families::run(args),
         Command::Clusters(args) => clusters::run(args),
         Command::Ops(args) => ops::run(args),
