@@ -11,6 +11,7 @@
 //! # }
 //! ```
 
+mod alternatives;
 mod check;
 mod plan;
 
@@ -52,6 +53,8 @@ pub struct Request {
     pub model: ModelRequest,
     /// The cluster, all of whose devices are used.
     pub cluster: Cluster,
+    /// What `cluster` is a part of, where it is: more of it may be proposed.
+    pub pool: Option<Cluster>,
     /// Whose kernels are priced.
     pub profile: Profile,
     /// What is asked of the service.
@@ -74,6 +77,7 @@ impl Request {
         Request {
             model: ModelRequest { config: config.to_string(), ..ModelRequest::default() },
             cluster,
+            pool: None,
             profile: Profile::default(),
             load: Load::new(1024, 1024),
             max_len: None,

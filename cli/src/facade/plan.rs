@@ -1,6 +1,6 @@
 //! From a model to a plan: search, then the chosen program once more with its numbers.
 
-use super::{Model, Request, check};
+use super::{Model, Request, alternatives, check};
 use shardc_cost::machine::Cluster;
 use shardc_cost::time::Ns;
 use shardc_ir::diag::{Diagnostic, Result};
@@ -9,9 +9,7 @@ use shardc_passes::absorb_latent_attention::absorb_latent_attention;
 use shardc_passes::evaluate::{Breakdown, Pricing, StepModel};
 use shardc_passes::pipeline::balanced_stages;
 use shardc_passes::registry;
-use shardc_passes::search::{
-    self, Evaluated, Evaluator, Found, Lowered, Reading, bindings, explain_infeasible,
-};
+use shardc_passes::search::{self, Evaluated, Evaluator, Found, Lowered, Reading, bindings};
 use shardc_passes::strategy::megatron::Phase;
 use std::collections::BTreeMap;
 
@@ -73,9 +71,10 @@ pub fn plan(request: &Request, model: &Model, progress: &mut dyn FnMut(u64, u64)
     check::request(request)?;
     let programs = Programs::of(model)?;
     let evaluator = programs.evaluator(request, &request.cluster, request.pins.as_deref());
-    let found = search::search(&evaluator, request.method, request.layout, progress)?
-        .map_err(|nothing| explain_infeasible(&evaluator, &nothing))?;
-    programs.describe(request, model, &evaluator, found)
+    match search::search(&evaluator, request.method, request.layout, progress)? {
+        Ok(found) => programs.describe(request, model, &evaluator, found),
+        Err(nothing) => Err(alternatives::explain(request, model, *nothing)?),
+    }
 }
 
 /// Plans a model on the fewest devices of the request's cluster that meet the request: part of a
@@ -106,13 +105,13 @@ pub fn plan_fewest(
 }
 
 /// The logical program of each phase.
-struct Programs {
-    prefill: Module,
-    decode: Module,
+pub(super) struct Programs {
+    pub(super) prefill: Module,
+    pub(super) decode: Module,
 }
 
 impl Programs {
-    fn of(model: &Model) -> Result<Self> {
+    pub(super) fn of(model: &Model) -> Result<Self> {
         let mut decode = model.logical.clone();
         absorb_latent_attention(&mut decode, &registry::Options::default())?;
         Ok(Programs { prefill: model.logical.clone(), decode })

@@ -75,6 +75,25 @@ pub(super) fn best_of(
     }
 }
 
+/// The first of some tuples that can be served.
+///
+/// # Errors
+/// A pass refuses the program.
+pub(super) fn any_of(evaluator: &Evaluator<'_>, tuples: &[Degrees]) -> Result<Outcome> {
+    let mut refused: Vec<(Degrees, Refusal)> = Vec::new();
+    for lot in tuples.chunks(LOT) {
+        let outcomes: Vec<_> = lot.par_iter().map(|d| evaluator.evaluate(d)).collect();
+        for (degrees, outcome) in lot.iter().zip(outcomes) {
+            match outcome? {
+                Ok(best) => return Ok(Ok(Found { best, reading: None, evaluations: 0 })),
+                Err(refusal) => refused.push((*degrees, refusal)),
+            }
+        }
+    }
+    let closest = closest(evaluator, refused)?;
+    Ok(Err(Box::new(NothingFits { closest, evaluations: tuples.len() as u64 })))
+}
+
 /// The refused plan that is nearest to being possible, the first of equals. Refusals without
 /// lowering are lower bounds: they are lowered, nearest first, until no other can be nearer.
 fn closest(

@@ -7,11 +7,11 @@ mod megatron;
 mod prune;
 
 pub use candidate::{Evaluated, Evaluator, Lowered, Refusal, bindings};
-pub use infeasible::explain as explain_infeasible;
+pub use infeasible::{Asked, Requests, explain as explain_infeasible};
 pub use megatron::Reading;
 
 use crate::codes;
-use crate::strategy::Degrees;
+use crate::strategy::{Degrees, Facts};
 use shardc_ir::diag::{Diagnostic, Result};
 
 /// How to search.
@@ -114,6 +114,33 @@ pub struct NothingFits {
 
 /// A plan, or why there is none.
 pub type Outcome = std::result::Result<Found, Box<NothingFits>>;
+
+/// Every legal tuple of degrees on so many devices.
+pub fn legal_degrees(facts: &Facts, devices: u64) -> Vec<Degrees> {
+    degrees::tuples(facts, devices)
+}
+
+/// Some plan that a search might find, the first it meets, or why there is none.
+///
+/// # Errors
+/// As [`search`].
+pub fn search_any(
+    evaluator: &Evaluator<'_>,
+    method: Method,
+    forced: Option<Degrees>,
+) -> Result<Outcome> {
+    let tuples = match (forced, method) {
+        (Some(degrees), _) => vec![degrees],
+        (None, Method::Degrees) => {
+            let mut tuples = legal_degrees(evaluator.facts(), evaluator.devices());
+            // Wide model parallelism fits where nothing else does.
+            tuples.sort_by_key(|d| (d.dp, d.edp(), d.pp));
+            tuples
+        }
+        _ => return search(evaluator, method, forced, &mut |_, _| {}),
+    };
+    degrees::any_of(evaluator, &tuples)
+}
 
 /// Runs a search, or evaluates the one layout that the user forces.
 ///

@@ -80,6 +80,32 @@ impl Degrees {
         Ok(Degrees { tp, pp: one(pp), dp: one(dp), cp: one(cp), ep: one(ep), etp })
     }
 
+    /// The text that [`parse`](Self::parse) reads back: `tp=8,dp=4,ep=32`.
+    pub fn flag(&self) -> String {
+        self.shown().join(",")
+    }
+
+    fn shown(&self) -> Vec<String> {
+        let first =
+            [("tp", self.tp), ("pp", self.pp), ("dp", self.dp), ("cp", self.cp), ("ep", self.ep)];
+        let implied = if self.ep == 1 { self.tp } else { 1 };
+        let mut shown: Vec<String> =
+            first.iter().filter(|(_, d)| *d > 1).map(|(n, d)| format!("{n}={d}")).collect();
+        if self.etp != implied {
+            shown.push(format!("etp={}", self.etp));
+        }
+        if shown.is_empty() { vec!["tp=1".to_string()] } else { shown }
+    }
+
+    /// How far two tuples are from each other: the factors between their degrees, in 64ths of an
+    /// octave.
+    pub fn distance(&self, other: &Degrees) -> u64 {
+        let list = |d: &Degrees| [d.tp, d.pp, d.dp, d.cp, d.ep, d.etp];
+        let octaves = |(a, b): (u64, u64)| ((a as f64).log2() - (b as f64).log2()).abs();
+        let pairs = list(self).into_iter().zip(list(other));
+        pairs.map(|pair| (octaves(pair) * 64.0).round() as u64).sum()
+    }
+
     /// Checks the degrees against the number of devices and the sizes of the model.
     ///
     /// # Errors
@@ -105,7 +131,10 @@ impl Degrees {
         }
         let owners = self.ep.saturating_mul(self.etp);
         let stage = self.stage_devices();
-        if facts.is_moe() && !stage.is_multiple_of(owners) {
+        if !facts.is_moe() && self.ep > 1 {
+            return Some(format!("ep is {}, and the model has no routed experts", self.ep));
+        }
+        if !stage.is_multiple_of(owners) {
             return Some(format!("ep·etp is {owners}, which does not divide tp·dp·cp = {stage}"));
         }
         if self.pp > facts.layers.max(1) {
@@ -206,22 +235,10 @@ fn nearest(at: u64, most: u64, legal: impl Fn(u64) -> bool) -> String {
 }
 
 impl fmt::Display for Degrees {
-    /// `tp=8 dp=4 ep=32`: degrees of 1 are left out, and `etp` where it follows from `tp`.
+    /// `tp=8 dp=4 ep=32`: what [`parse`](Degrees::parse) completes is left out, except that
+    /// something is always printed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = [
-            ("tp", self.tp),
-            ("pp", self.pp),
-            ("dp", self.dp),
-            ("cp", self.cp),
-            ("ep", self.ep),
-            ("etp", self.etp),
-        ];
-        let implied = self.ep == 1 && self.etp == self.tp;
-        let shown = |name: &str, degree: u64| degree > 1 && !(name == "etp" && implied);
-        let shown: Vec<String> =
-            all.iter().filter(|(n, d)| shown(n, *d)).map(|(n, d)| format!("{n}={d}")).collect();
-        f.write_str(if shown.is_empty() { "tp=1" } else { "" })?;
-        f.write_str(&shown.join(" "))
+        f.write_str(&self.shown().join(" "))
     }
 }
 
@@ -237,6 +254,13 @@ mod tests {
         assert_eq!(d, Some(Degrees { tp: 4, dp: 2, ep: 8, ..Degrees::default() }));
         assert!(Degrees::parse("tp=0").is_err());
         assert!(Degrees::parse("tp=2,tp=2").is_err());
+    }
+
+    #[test]
+    fn degrees_are_shown_as_they_are_read() {
+        for text in ["tp=8", "tp=4,dp=2,ep=8", "tp=2,dp=4,etp=1", "dp=8,ep=4,etp=2", "tp=1"] {
+            assert_eq!(Degrees::parse(text).map(|d| d.flag()).ok().as_deref(), Some(text));
+        }
     }
 
     #[test]

@@ -105,13 +105,17 @@ impl Document<'_> {
         if self.request.layout.is_some() { "layout" } else { &self.args.search }
     }
 
-    /// How tokens reach experts of other devices, if they have to.
+    /// How tokens reach experts of other devices, if any travel.
     pub fn exchange(&self) -> Option<&'static str> {
-        let moe = self.plan.best.degrees.ep > 1;
-        moe.then_some(match self.plan.best.exchange {
-            ExpertExchange::AllToAll => "all_to_all",
-            ExpertExchange::AllGather => "all_gather",
-        })
+        let best = &self.plan.best;
+        let travels = |p: &PhasePlan| p.collectives.contains_key("all_to_all");
+        match best.exchange {
+            _ if best.degrees.ep == 1 => None,
+            ExpertExchange::AllToAll => {
+                self.plan.phases.iter().any(travels).then_some("all_to_all")
+            }
+            ExpertExchange::AllGather => Some("all_gather"),
+        }
     }
 
     fn model(&self) -> Value {

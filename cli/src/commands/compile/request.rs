@@ -50,10 +50,10 @@ pub enum Goal {
 ///
 /// Errors: a flag's value that means nothing, a cluster that cannot be read or taken.
 pub fn build(args: &CompileArgs, files: &ModelFiles, pins: Option<&Source>) -> Outcome<Request> {
-    let cluster = input::cluster(&args.cluster)?;
+    let pool = input::cluster(&args.cluster)?;
     let cluster = match args.gpus {
-        Some(Gpus::Count(n)) => cluster.take(n)?,
-        Some(Gpus::Auto) | None => cluster,
+        Some(Gpus::Count(n)) => pool.take(n)?,
+        Some(Gpus::Auto) | None => pool.clone(),
     };
     let objective = match args.objective {
         Goal::Throughput => Objective::Throughput,
@@ -74,6 +74,7 @@ pub fn build(args: &CompileArgs, files: &ModelFiles, pins: Option<&Source>) -> O
             ..args.model.request(files)?
         },
         cluster,
+        pool: Some(pool),
         profile,
         load,
         max_len: args.max_len,
