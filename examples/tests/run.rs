@@ -3,9 +3,9 @@
 use std::process::Command;
 
 fn stdout(binary: &str) -> String {
-    let output = Command::new(binary).output().unwrap();
+    let output = Command::new(binary).output().expect("the example starts");
     assert!(output.status.success(), "{binary}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    String::from_utf8(output.stdout).expect("examples print text")
 }
 
 #[test]
