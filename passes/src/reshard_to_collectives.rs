@@ -28,7 +28,7 @@ pub(crate) const STARTUP: StartupBytes = StartupBytes(1 << 20);
 pub fn reshard_to_collectives(module: &mut Module, options: &Options) -> Result<Report> {
     let mesh = precondition::mesh(module, "reshard-to-collectives")?;
     let bind = module.bind(&options.sizes());
-    let mut planner = Planner::under(&mesh, Objective::PeakThenPrice(&STARTUP));
+    let mut planner = Planner::for_programs(&mesh, Objective::PeakThenPrice(&STARTUP));
     let mut edits = 0;
     for func in module.funcs.values_mut() {
         let reshards = func.body.iter().filter(|&&i| matches!(func.insts[i].op, Op::Reshard(_)));

@@ -23,7 +23,7 @@ pub(super) struct Costs<'a> {
 
 impl<'a> Costs<'a> {
     pub(super) fn new(mesh: &'a Mesh, bind: Bindings) -> Self {
-        Costs { planner: Planner::under(mesh, Objective::PeakThenPrice(&STARTUP)), bind }
+        Costs { planner: Planner::glancing(mesh, Objective::PeakThenPrice(&STARTUP)), bind }
     }
 
     /// Bytes that each device sends to bring a value of type `ty` from one layout to another, and

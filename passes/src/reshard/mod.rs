@@ -85,7 +85,7 @@ impl Prices for StartupBytes {
     }
 
     fn least(&self, bytes: u64) -> u64 {
-        bytes
+        if bytes == 0 { 0 } else { bytes.saturating_add(self.0) }
     }
 }
 

@@ -28,16 +28,32 @@ const SMALL: usize = 6;
 /// Errors: a layout that does not fit mesh or tensor, a pending reduction asked for that the source
 /// does not have (`to_partial` makes one), or one that cannot become the one asked for.
 pub fn plan(request: &Request<'_>, objective: Objective<'_>) -> Result<ReshardPlan> {
+    decide(request, objective, Effort::Search)
+}
+
+fn decide(request: &Request<'_>, objective: Objective<'_>, effort: Effort) -> Result<ReshardPlan> {
     check(request)?;
     let (from, to) = (request.from.normalise(request.mesh), request.to.normalise(request.mesh));
     let request = Request { from: &from, to: &to, ..*request };
-    Choice::new(&request, objective).decide()
+    Choice::new(&request, objective).decide(effort)
+}
+
+/// How hard to look for a better way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effort {
+    /// Search until nothing better is left, or the limit is met.
+    Search,
+    /// Search, unless one collective does it without exceeding both ends.
+    UnlessOne,
+    /// Compare the ways that need no search.
+    Glance,
 }
 
 /// Plans on one mesh, remembering answers: programs ask for the same few reshards many times.
 pub struct Planner<'a> {
     mesh: &'a Mesh,
     objective: Objective<'a>,
+    effort: Effort,
     known: BTreeMap<(Layout, Layout, Vec<u64>, u64), ReshardPlan>,
 }
 
@@ -49,7 +65,20 @@ impl<'a> Planner<'a> {
 
     /// A planner for `mesh` under any objective.
     pub fn under(mesh: &'a Mesh, objective: Objective<'a>) -> Self {
-        Planner { mesh, objective, known: BTreeMap::new() }
+        Planner { mesh, objective, effort: Effort::Search, known: BTreeMap::new() }
+    }
+
+    /// A planner for `mesh` that takes a single collective, where one does it within the size of
+    /// both ends, unsearched: what several steps could save a program is small against starting
+    /// them, and the search would dominate the time of lowering.
+    pub fn for_programs(mesh: &'a Mesh, objective: Objective<'a>) -> Self {
+        Planner { effort: Effort::UnlessOne, ..Planner::under(mesh, objective) }
+    }
+
+    /// A planner for `mesh` that compares only the ways which need no search: to estimate what a
+    /// reshard costs when many are weighed against each other.
+    pub fn glancing(mesh: &'a Mesh, objective: Objective<'a>) -> Self {
+        Planner { effort: Effort::Glance, ..Planner::under(mesh, objective) }
     }
 
     /// As [`plan`], for a tensor of extents `dims` and `bits` per element.
@@ -65,7 +94,7 @@ impl<'a> Planner<'a> {
             Entry::Occupied(entry) => Ok(entry.into_mut()),
             Entry::Vacant(entry) => {
                 let request = Request { mesh: self.mesh, dims, bits, from, to };
-                Ok(entry.insert(plan(&request, self.objective)?))
+                Ok(entry.insert(decide(&request, self.objective, self.effort)?))
             }
         }
     }
@@ -125,16 +154,26 @@ impl<'a> Choice<'a> {
         Choice { request, objective, cuts, lower_bound, ends, candidates: Vec::new() }
     }
 
-    fn decide(mut self) -> Result<ReshardPlan> {
+    fn decide(mut self, effort: Effort) -> Result<ReshardPlan> {
         let mut proven = true;
         if self.request.from != self.request.to {
             self.consider("gather what differs, then slice", &gather_and_slice(self.request));
             if let Some(way) = exchange_by_dimension(self.request, &self.cuts) {
                 self.consider("exchange dimension by dimension", &way);
             }
-            proven = self.refine();
+            let enough = match effort {
+                Effort::Search => false,
+                Effort::UnlessOne => self.is_one_collective(),
+                Effort::Glance => true,
+            };
+            proven = !enough && self.refine();
         }
         self.finish(proven)
+    }
+
+    /// Whether the best candidate is one collective that exceeds neither end.
+    fn is_one_collective(&self) -> bool {
+        self.best().is_some_and(|c| c.steps.len() == 1 && c.peak == self.ends)
     }
 
     /// Searches from coarse units to fine ones until nothing can be better; whether that is so.
@@ -168,7 +207,9 @@ impl<'a> Choice<'a> {
         let ideal = |c: &Candidate| match self.objective {
             Objective::PeakThenBytes => c.peak == self.ends && c.cost.bytes == self.lower_bound,
             Objective::Bytes => c.cost.bytes == self.lower_bound,
-            Objective::PeakThenPrice(_) => false,
+            Objective::PeakThenPrice(prices) => {
+                c.peak == self.ends && c.cost.price == prices.least(self.lower_bound)
+            }
         };
         self.best().is_some_and(ideal)
     }
