@@ -1,7 +1,7 @@
 //! The command line as types. Each command's own flags stand with the command.
 
 use crate::commands::{
-    clusters, compile, completions, degrees, families, ops, opt, passes, reshard,
+    clusters, compile, completions, degrees, families, ops, opt, passes, reshard, simulate,
 };
 use crate::failure::{InSource, Outcome};
 use crate::input::{ModelFiles, Source};
@@ -44,6 +44,8 @@ pub enum Command {
     Clusters(clusters::ClustersArgs),
     /// List the operators of the IR, or describe one with an example and its sharding rule
     Ops(ops::OpsArgs),
+    /// Simulate a plan that serves a trace or random arrivals
+    Simulate(Box<simulate::SimulateArgs>),
     /// Run passes on a program of the IR and print what they leave: the pass workbench
     Opt(opt::OptArgs),
     /// List the passes and pipelines, or describe one
@@ -62,6 +64,7 @@ impl Command {
             Command::Families(args) => args.json,
             Command::Clusters(args) => args.json,
             Command::Ops(args) => args.json,
+            Command::Simulate(args) => args.json,
             Command::Passes(args) => args.json,
             Command::Opt(_) | Command::Completions(_) => false,
         }

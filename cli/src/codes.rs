@@ -23,4 +23,20 @@ shardc_ir::codes! {
     PANIC = "X901", Internal, "the compiler stopped at a bug of its own";
     /// No operator has that name.
     UNKNOWN_OP = "U120", User, "an operator does not exist";
+    /// A trace cannot be read.
+    TRACE = "U130", User, "a trace of requests cannot be read";
+    /// No load is named, or two that contradict each other.
+    LOAD = "U131", User, "a simulation has no load, or two";
+    /// A plan's directory cannot be simulated.
+    PLAN = "U132", User, "a plan's directory is damaged, or its cluster is unknown";
+    /// Requests are longer than KV memory.
+    TURNED_AWAY = "U133", User, "requests of a simulation are longer than KV memory";
+    /// Requests arrive faster than they are served.
+    OVERLOAD = "U134", User, "requests of a simulation arrive faster than they are served";
+    /// A trace has requests without a token.
+    EMPTY_REQUESTS = "U135", User, "a trace has requests without a prompt or an answer";
+    /// The simulator cannot go on.
+    STUCK = "U136", User, "a simulation has a step without end, or runs out of time or numbers";
+    /// A drawing failed.
+    DRAWING = "X902", Internal, "a drawing failed";
 }

@@ -16,6 +16,9 @@ const MAX_TEXT: u64 = 16 << 20;
 /// Largest index of a checkpoint, bytes; the largest published ones have about 50 MB.
 const MAX_INDEX: u64 = 128 << 20;
 
+/// Largest trace, bytes: some ten million requests.
+const MAX_TRACE: u64 = 1 << 30;
+
 /// A text and where it comes from.
 #[derive(Clone, Debug)]
 pub struct Source {
@@ -135,6 +138,13 @@ fn standard_input(most: u64) -> Result<Vec<u8>> {
         return Err(Box::new(Diagnostic::error(codes::TOO_LARGE, message)));
     }
     Ok(bytes)
+}
+
+/// Reads a trace of requests.
+///
+/// Errors: `U002` and `U003`, or text that is not UTF-8.
+pub fn trace(path: &Path) -> Outcome<Source> {
+    text(path, MAX_TRACE)
 }
 
 fn text(path: &Path, most: u64) -> Outcome<Source> {

@@ -10,6 +10,7 @@ pub mod ops;
 pub mod opt;
 pub mod passes;
 pub mod reshard;
+pub mod simulate;
 
 use crate::args::Command;
 use crate::failure::Outcome;
@@ -25,6 +26,7 @@ pub fn run(command: &Command) -> Outcome {
         Command::Ops(args) => ops::run(args),
         Command::Opt(args) => opt::run(args),
         Command::Passes(args) => passes::run(args),
+        Command::Simulate(args) => simulate::run(args),
         Command::Completions(args) => completions::run(args),
     }
 }

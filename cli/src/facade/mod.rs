@@ -14,6 +14,7 @@
 mod alternatives;
 mod check;
 mod plan;
+pub mod service;
 
 pub use plan::{PhasePlan, Plan, plan, plan_fewest};
 

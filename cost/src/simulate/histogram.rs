@@ -1,17 +1,28 @@
 //! A histogram of times with equal relative error, for what is too much to keep.
 
+use super::Distribution;
+use crate::time::Ns;
+
 /// Times counted in buckets that are a thirty-second of their octave wide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     counts: Vec<u64>,
     total: u64,
+    sum: u128,
+    max: u64,
     /// The last time counted and its bucket: successive times are often equal.
     latest: (u64, usize),
 }
 
 impl Default for Histogram {
     fn default() -> Histogram {
-        Histogram { counts: vec![0; bucket(u64::MAX) + 1], total: 0, latest: (0, 0) }
+        Histogram {
+            counts: vec![0; bucket(u64::MAX) + 1],
+            total: 0,
+            sum: 0,
+            max: 0,
+            latest: (0, 0),
+        }
     }
 }
 
@@ -39,6 +50,8 @@ impl Histogram {
         }
         self.counts[self.latest.1] += 1;
         self.total += 1;
+        self.sum += u128::from(time);
+        self.max = self.max.max(time);
     }
 
     /// Times counted.
@@ -55,7 +68,21 @@ impl Histogram {
             seen += count;
             seen >= rank.max(1)
         };
-        self.counts.iter().position(reached).map(top)
+        self.counts.iter().position(reached).map(|bucket| top(bucket).min(self.max))
+    }
+
+    /// Mean and maximum, exact, with percentiles.
+    pub fn distribution(&self) -> Distribution {
+        let at = |percent| Ns::new(self.percentile(percent).unwrap_or(0));
+        Distribution {
+            count: self.total,
+            mean: Ns::new(self.sum.checked_div(u128::from(self.total)).unwrap_or(0) as u64),
+            p50: at(50),
+            p90: at(90),
+            p95: at(95),
+            p99: at(99),
+            max: Ns::new(self.max),
+        }
     }
 }
 

@@ -145,12 +145,13 @@ impl<'a> PoolState<'a> {
         requests: &mut [Request],
         flight: &mut Flight,
     ) -> Result<Option<StepTime>, Stuck> {
-        let mut longest = None;
         for (i, step) in self.members_of(group).zip(&mut flight.steps) {
             self.replicas[i].plan(&self.rules, requests, step);
-            if step.work.is_empty() {
-                continue;
-            }
+        }
+        let tokens: u64 = flight.steps.iter().map(|step| step.work.shared).sum();
+        let mut longest = None;
+        for step in flight.steps.iter_mut().filter(|step| !step.work.is_empty()) {
+            step.work.shared = tokens.div_ceil(self.members as u64);
             let time = self.pool.engine.steps.time(&step.work);
             if time.latency.is_infinite() || time.interval.is_infinite() {
                 return Err(Stuck::EndlessStep(step.work));

@@ -89,6 +89,8 @@ pub struct Report {
     pub e2e: Distribution,
     /// Requests that met the limits.
     pub good: u64,
+    /// Requests that had no token yet when the last one arrived.
+    pub backlog: u64,
 }
 
 impl Report {
@@ -112,6 +114,7 @@ impl Report {
             ttft: times(&|r| Some(r.ttft())),
             tpot: times(&|r| r.tpot()),
             e2e: times(&|r| Some(r.e2e())),
+            backlog: done.iter().filter(|r| r.first > last).count() as u64,
             good: done.iter().filter(|r| limits.met(r)).count() as u64,
         }
     }

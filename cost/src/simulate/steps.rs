@@ -19,6 +19,9 @@ pub struct Work {
     pub squares: u64,
     /// Sum over the parts of tokens times tokens cached before them.
     pub past: u64,
+    /// Tokens of the step, decoded ones included, where replicas step together: the mean of all.
+    /// What replicas share, such as experts, does this much work.
+    pub shared: u64,
 }
 
 impl Work {
@@ -33,12 +36,14 @@ impl Work {
         self.tokens = self.tokens.saturating_add(new);
         self.squares = self.squares.saturating_add(new.saturating_mul(new));
         self.past = self.past.saturating_add(new.saturating_mul(past));
+        self.shared = self.shared.saturating_add(new);
     }
 
     /// Adds a request that decodes one token and attends to `context`.
     pub fn add_decode(&mut self, context: u64) {
         self.decodes += 1;
         self.context = self.context.saturating_add(context);
+        self.shared = self.shared.saturating_add(1);
     }
 
     /// Equal parts that do the same work as the parts of this step: how many, tokens of each,

@@ -1,8 +1,8 @@
 //! Step times from tables: the parts of a step, sampled once and interpolated.
 //!
 //! A step takes the time of its matrix products, norms and collectives, which depends on its rows
-//! and tokens, plus that of attention over cached tokens, plus that of attention over new tokens.
-//! Between samples each part is a straight line in each argument, so that products such as
+//! and tokens, plus that of experts, which depends on the tokens of all replicas that share them,
+//! plus that of attention over cached tokens, plus that of attention over new tokens. Between samples each part is a straight line in each argument, so that products such as
 //! requests times tokens come out exactly.
 
 use super::{StepTimes, Work};
@@ -11,9 +11,11 @@ use crate::time::Ns;
 
 /// The parts of a step. Times must not shrink when an argument grows.
 pub struct Parts<'a> {
-    /// Everything but attention, host time included, of so many requests of so many new tokens
-    /// each; 1 is a decode step.
+    /// Everything but attention and experts, host time included, of so many requests of so many
+    /// new tokens each; 1 is a decode step.
     pub dense: &'a dyn Fn(u64, u64) -> StepTime,
+    /// Experts, of so many requests of so many new tokens each.
+    pub experts: &'a dyn Fn(u64, u64) -> StepTime,
     /// Attention of so many requests that decode one token over so many tokens each.
     pub decode: &'a dyn Fn(u64, u64) -> StepTime,
     /// Attention of so many requests over so many new tokens each after so many cached ones.
@@ -31,6 +33,10 @@ pub struct Parts<'a> {
 pub struct Tables {
     /// By requests and new tokens of each.
     dense: Grid<2>,
+    /// By tokens of a step that only decodes.
+    decode_experts: Grid<1>,
+    /// By tokens of another step.
+    prefill_experts: Grid<1>,
     /// By requests and tokens that each attends to.
     decode: Grid<2>,
     /// By requests, new tokens of each and cached tokens of each.
@@ -42,8 +48,11 @@ impl Tables {
     pub fn sample(parts: &Parts<'_>) -> Tables {
         let requests = || axis(parts.batch, 3);
         let sparse = || axis(parts.batch, 2);
+        let most = parts.batch.saturating_add(parts.tokens);
         Tables {
             dense: Grid::sample([requests(), axis(parts.tokens, 3)], |[n, s]| (parts.dense)(n, s)),
+            decode_experts: Grid::sample([requests()], |[n]| (parts.experts)(n, 1)),
+            prefill_experts: Grid::sample([axis(most, 3)], |[s]| (parts.experts)(1, s.max(2))),
             decode: Grid::sample([requests(), axis(parts.context, 2)], |[n, c]| {
                 (parts.decode)(n, c)
             }),
@@ -64,6 +73,8 @@ impl StepTimes for Tables {
             time[0] += latency;
             time[1] += interval;
         };
+        let experts = if work.chunks > 0 { &self.prefill_experts } else { &self.decode_experts };
+        add(experts.at([work.shared as f64]));
         if work.decodes > 0 {
             add(self.decode.at([work.decodes as f64, work.mean_context()]));
         }
@@ -170,6 +181,7 @@ mod tests {
     fn tables(batch: u64, context: u64, tokens: u64) -> Tables {
         Tables::sample(&Parts {
             dense: &|n, s| ns(1_000_000 + 70 * n * s + 900 * n),
+            experts: &|n, s| ns(400_000 + 30 * n * s),
             decode: &|n, c| ns(5_000 + n * c),
             prefill: &|n, s, p| ns(3_000 + 2 * n * s * p + n * s),
             batch,
@@ -191,14 +203,17 @@ mod tests {
     proptest! {
         #[test]
         fn products_come_out_exactly(decodes in 0u64..300, context in 1u64..9000, chunks in 0u64..5, new in 1u64..3000, past in 0u64..9000) {
-            let mut work = Work { decodes, context: decodes * context, ..Work::default() };
+            let mut work = Work::default();
+            (0..decodes).for_each(|_| work.add_decode(context));
             (0..chunks).for_each(|_| work.add_chunk(new, past));
+            work.shared += 8;
             prop_assume!(!work.is_empty());
             let rows = decodes + chunks;
             let dense = 1_000_000 + 70 * (decodes + chunks * new) + 900 * rows;
             let decode = if decodes > 0 { 5_000 + decodes * context } else { 0 };
             let prefill = if chunks > 0 { 3_000 + 2 * chunks * new * past + chunks * new } else { 0 };
-            let wanted = (dense + decode + prefill) as f64;
+            let experts = 400_000 + 30 * (decodes + chunks * new + 8);
+            let wanted = (dense + experts + decode + prefill) as f64;
             let found = tables(256, 8192, 2048).time(&work);
             prop_assert!((found.interval.as_f64() / wanted - 1.0).abs() < 1e-6, "{found:?} {wanted}");
             prop_assert!((found.latency.as_f64() / wanted / 2.0 - 1.0).abs() < 1e-6);
