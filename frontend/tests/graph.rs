@@ -178,16 +178,6 @@ fn layers_stored_alike_share_a_function() {
 }
 
 #[test]
-fn position_biases_are_refused_by_name() {
-    let mut spec = read(&shipped("meta-llama__Meta-Llama-3-8B.json"));
-    let Attention::Gqa(gqa) = &mut spec.layers[0].attention else { panic!("not gqa") };
-    gqa.alibi = true;
-    let error = build(&spec, &GraphOptions::default()).unwrap_err();
-    assert_eq!(error.code.id, "F202");
-    assert!(error.message.contains("ALiBi"), "{error}");
-}
-
-#[test]
 fn narrow_formats_do_not_compute() {
     let spec = read(&shipped("meta-llama__Meta-Llama-3-8B.json"));
     for options in [

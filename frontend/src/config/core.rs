@@ -1,6 +1,6 @@
 //! The keys that nearly every family shares: sizes, heads, norms, dtype, tied embeddings.
 
-use super::fields::{Fields, MAX_LAYERS, MAX_POSITIONS};
+use super::fields::{Fields, MAX_LAYERS, MAX_POSITIONS, Spellings};
 use super::{Cx, quant};
 use crate::spec::*;
 use shardc_ir::diag::Result;
@@ -27,14 +27,27 @@ pub(crate) struct Style {
     pub(crate) names: Names,
 }
 
-/// Keys of the sizes that every model has.
+/// Spellings of the sizes that every model has, in order of preference.
 #[derive(Clone, Copy)]
 pub(crate) struct SizeKeys {
-    pub(crate) hidden: &'static str,
-    pub(crate) layers: &'static str,
-    pub(crate) heads: &'static str,
-    pub(crate) kv_heads: &'static str,
-    pub(crate) vocab: &'static str,
+    pub(crate) hidden: Spellings,
+    pub(crate) layers: Spellings,
+    pub(crate) heads: Spellings,
+    pub(crate) kv_heads: Spellings,
+    pub(crate) vocab: Spellings,
+}
+
+impl SizeKeys {
+    /// Llama's keys for a class in which every head has a key and a value.
+    pub(crate) const UNGROUPED: SizeKeys = SizeKeys { kv_heads: &[], ..Style::LLAMA.keys };
+
+    /// The keys of GPT-2, and the names that the library gives them.
+    pub(crate) const GPT: SizeKeys = SizeKeys {
+        hidden: &["n_embd", "hidden_size", "n_embed"],
+        layers: &["n_layer", "num_hidden_layers"],
+        heads: &["n_head", "num_attention_heads"],
+        ..SizeKeys::UNGROUPED
+    };
 }
 
 impl Style {
@@ -46,11 +59,11 @@ impl Style {
         width: "intermediate_size",
         act: ("hidden_act", "silu"),
         keys: SizeKeys {
-            hidden: "hidden_size",
-            layers: "num_hidden_layers",
-            heads: "num_attention_heads",
-            kv_heads: "num_key_value_heads",
-            vocab: "vocab_size",
+            hidden: &["hidden_size"],
+            layers: &["num_hidden_layers"],
+            heads: &["num_attention_heads"],
+            kv_heads: &["num_key_value_heads"],
+            vocab: &["vocab_size"],
         },
         required: &[],
         names: Names::LLAMA,
@@ -83,10 +96,13 @@ impl Core {
         style.required.iter().try_for_each(|key| cx.require(key))?;
         let heads = cx.dim(keys.heads)?;
         let kv_heads = cx.dim_or(keys.kv_heads, heads)?;
-        check_heads(cx, heads, kv_heads, [keys.heads, keys.kv_heads])?;
+        check_heads(cx, heads, kv_heads, &[keys.heads, keys.kv_heads].concat())?;
         let head_dim = match cx.opt_dim("head_dim")? {
             Some(n) => n,
-            None => derived_head_dim(cx, cx.dim(keys.hidden)?, heads, [keys.hidden, keys.heads])?,
+            None => {
+                let named = [keys.hidden, keys.heads].concat();
+                derived_head_dim(cx, cx.dim(keys.hidden)?, heads, &named)?
+            }
         };
         Ok(Core { kv_heads, head_dim, ..Core::latent(cx, style)? })
     }
@@ -106,6 +122,12 @@ impl Core {
             eps: cx.positive_or(style.eps_keys, style.eps)?,
             style,
         })
+    }
+
+    /// The hidden width over the heads.
+    pub(crate) fn hidden_per_head(&self, cx: &Cx) -> Result<u64> {
+        let named = [self.style.keys.hidden, self.style.keys.heads].concat();
+        derived_head_dim(cx, self.hidden, self.heads, &named)
     }
 
     /// The model's RMS norm.
@@ -161,7 +183,7 @@ impl Core {
 }
 
 /// Layers, capped so that nobody allocates by a typing error.
-pub(crate) fn layer_count(cx: &Fields, key: &'static str) -> Result<usize> {
+pub(crate) fn layer_count(cx: &Fields, key: Spellings) -> Result<usize> {
     match cx.opt_whole(key, 1, MAX_LAYERS)? {
         Some(n) => Ok(n as usize),
         None => Ok(cx.dim(key)?.min(MAX_LAYERS) as usize),
@@ -176,6 +198,7 @@ pub(crate) fn max_positions(cx: &Fields) -> Result<Option<u64>> {
         "max_seq_len",
         "n_positions",
         "seq_length",
+        "model_max_length",
     ];
     cx.opt_whole(keys, 1, MAX_POSITIONS)
 }
@@ -210,14 +233,14 @@ pub(crate) fn check_heads(
     cx: &Fields,
     heads: u64,
     kv_heads: u64,
-    keys: [&'static str; 2],
+    keys: &[&'static str],
 ) -> Result<()> {
     if heads.is_multiple_of(kv_heads) {
         return Ok(());
     }
     let near = (1..=kv_heads).rev().find(|n| heads.is_multiple_of(*n)).unwrap_or(1);
     Err(cx.conflict(
-        &keys,
+        keys,
         format!("{heads} attention heads are not a multiple of {kv_heads} KV heads"),
         &format!("the nearest KV head count below that divides {heads} is {near}"),
     ))
@@ -228,13 +251,13 @@ pub(crate) fn derived_head_dim(
     cx: &Fields,
     hidden: u64,
     heads: u64,
-    keys: [&'static str; 2],
+    keys: &[&'static str],
 ) -> Result<u64> {
     if hidden.is_multiple_of(heads) {
         return Ok(hidden / heads);
     }
     Err(cx.conflict(
-        &keys,
+        keys,
         format!("the hidden size {hidden} is not a multiple of {heads} attention heads"),
         "give `head_dim` where heads × head_dim is not the hidden size",
     ))

@@ -26,6 +26,15 @@ impl Keys for &'static str {
     }
 }
 
+/// Several spellings of one key.
+pub(crate) type Spellings = &'static [&'static str];
+
+impl Keys for Spellings {
+    fn spellings(&self) -> &[&'static str] {
+        self
+    }
+}
+
 impl<const N: usize> Keys for [&'static str; N] {
     fn spellings(&self) -> &[&'static str] {
         self

@@ -101,11 +101,6 @@ const REFUSED: &[Refused] = &[
         first: First::Zero,
     },
     Refused { model_types: &["jetmoe"], block: "mixture of attention heads", first: First::Zero },
-    Refused {
-        model_types: &["apertus"],
-        block: "feed-forward with learned xIELU activation",
-        first: First::Zero,
-    },
     Refused { model_types: &["diffllama"], block: "differential attention", first: First::Zero },
     Refused {
         model_types: &["arctic"],

@@ -37,16 +37,29 @@ pub(crate) fn read(cx: &Cx, head_dim: u64, defaults: Defaults) -> Result<Rope> {
     read_for(cx, head_dim, defaults, "full_attention")
 }
 
-/// RoPE of layers with a window: their own where `rope_parameters` tells types apart, else unscaled
-/// on the model's base.
-pub(crate) fn read_local(cx: &Cx, head_dim: u64) -> Result<Rope> {
-    let own = match cx.object(KEYS)? {
-        Some(all) => all.object_if("sliding_attention")?.is_some(),
-        None => false,
+/// RoPE of the first `rotary_dim` elements of a head, of `default` where the key is absent and of
+/// all where it is null.
+pub(crate) fn read_dim(cx: &Cx, head_dim: u64, default: u64) -> Result<Rope> {
+    let dim = match cx.require("rotary_dim") {
+        Ok(()) => cx.dim_or("rotary_dim", head_dim)?,
+        Err(_) => default,
     };
-    match own {
-        true => read_for(cx, head_dim, Defaults::LLAMA, "sliding_attention"),
-        false => Ok(Rope { scaling: RopeScaling::None, ..read(cx, head_dim, Defaults::LLAMA)? }),
+    let dim = even(cx, dim, head_dim, dim as f64 / head_dim as f64)?;
+    Ok(Rope { dim, ..read(cx, head_dim, Defaults::LLAMA)? })
+}
+
+/// RoPE that `rope_parameters` gives to layers of type `layer_type`; `None` where it does not tell
+/// types apart.
+pub(crate) fn read_own(
+    cx: &Cx,
+    head_dim: u64,
+    defaults: Defaults,
+    layer_type: &'static str,
+) -> Result<Option<Rope>> {
+    let Some(all) = cx.object(KEYS)? else { return Ok(None) };
+    match all.object_if(layer_type)? {
+        Some(_) => read_for(cx, head_dim, defaults, layer_type).map(Some),
+        None => Ok(None),
     }
 }
 

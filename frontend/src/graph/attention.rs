@@ -11,7 +11,7 @@ use shardc_ir::graph::Value;
 use shardc_ir::ops::Op;
 use shardc_ir::ops::attention::Attention;
 use shardc_ir::ops::elementwise::Clamp;
-use shardc_ir::ops::position::PositionScale;
+use shardc_ir::ops::position::{AlibiSlopes, PositionScale};
 
 const KEYS: &str = "attn.k_cache";
 const VALUES: &str = "attn.v_cache";
@@ -34,6 +34,7 @@ pub(super) fn build(cx: &mut Cx, a: &Gqa, x: Value, pos: Value) -> Result<Value>
     let q = positioned(cx, a, 'q', q, pos)?;
     let k = positioned(cx, a, 'k', k, pos)?;
     let v = clip(cx, a, 'v', v)?;
+    let v = cx.scale_if("attn.v.scaled", v, a.v_scale)?;
     let q = match a.temperature {
         Some(t) => {
             let shift = Some(t.shift).filter(|&n| n > 0);
@@ -46,16 +47,8 @@ pub(super) fn build(cx: &mut Cx, a: &Gqa, x: Value, pos: Value) -> Result<Value>
     cx.project("attn.o", ctx, "attn.o", "bskgd,kgdh->bsh", &[2])
 }
 
-/// What no operator computes, and heads that do not group.
+/// Heads must group.
 fn check(a: &Gqa) -> Result<()> {
-    if a.alibi {
-        let message = "attention with ALiBi position biases has no operator";
-        return Err(Box::new(
-            Diagnostic::error(codes::UNSUPPORTED_BLOCK, message)
-                .note("scores get a slope per head times the distance of query and key")
-                .help("models with rotary positions are supported"),
-        ));
-    }
     if a.kv_heads == 0 || !a.heads.is_multiple_of(a.kv_heads) {
         let message = format!("{} query heads do not group over {} KV heads", a.heads, a.kv_heads);
         return Err(Box::new(
@@ -115,6 +108,7 @@ fn attend(cx: &mut Cx, a: &Gqa, [q, k, v]: [Value; 3], pos: Value) -> Result<Val
     if a.sinks {
         operands.push(cx.weight("attn.sinks.w")?);
     }
+    operands.extend(slopes(cx, a)?);
     if fresh {
         operands.extend([k, v]);
     }
@@ -124,6 +118,7 @@ fn attend(cx: &mut Cx, a: &Gqa, [q, k, v]: [Value; 3], pos: Value) -> Result<Val
         chunk: chunk(a.mask),
         soft_cap: a.soft_cap.map(F64),
         sinks: a.sinks,
+        alibi: a.alibi.is_some(),
         selected: false,
         fresh,
         bidirectional: false,
@@ -134,6 +129,18 @@ fn attend(cx: &mut Cx, a: &Gqa, [q, k, v]: [Value; 3], pos: Value) -> Result<Val
         cx.write(VALUES, v, pos)?;
     }
     Ok(ctx)
+}
+
+/// The slopes `[kv, group]` of ALiBi, where the layer has them.
+fn slopes(cx: &mut Cx, a: &Gqa) -> Result<Option<Value>> {
+    let Some(alibi) = a.alibi else { return Ok(None) };
+    let op = AlibiSlopes {
+        kv: a.kv_heads,
+        group: a.heads / a.kv_heads,
+        max_bias: F64(alibi.max_bias),
+        scale: Some(F64(alibi.scale)).filter(|_| alibi.scale != 1.0),
+    };
+    cx.op("attn.slopes", Op::AlibiSlopes(op), &[]).map(Some)
 }
 
 fn window(mask: Mask) -> Option<u64> {

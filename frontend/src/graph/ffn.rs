@@ -4,9 +4,11 @@ use super::context::Cx;
 use crate::spec::{Activation, Mlp};
 use shardc_ir::attr::F64;
 use shardc_ir::diag::Result;
+use shardc_ir::dim::Dim;
 use shardc_ir::graph::Value;
 use shardc_ir::ops::Op;
-use shardc_ir::ops::elementwise::{Clamp, Offset, Scale, Unary};
+use shardc_ir::ops::elementwise::{AddLike, Clamp, Offset, Scale, Unary};
+use shardc_ir::ops::shape::{Broadcast, Reshape};
 use shardc_ir::types::Kind;
 
 /// The network `name` on `x`: `[B, S, H]`, or routed rows `[E, B, S, H]`.
@@ -47,6 +49,7 @@ fn activate(cx: &mut Cx, name: &str, activation: Activation, x: Value) -> Result
             let gate = clamp(cx, &format!("{name}.clamp"), x, None, limit)?;
             return swish(cx, name, gate, alpha);
         }
+        Activation::Xielu => return xielu(cx, name, x),
     };
     cx.op(name, op, &[x])
 }
@@ -76,4 +79,36 @@ fn swish(cx: &mut Cx, name: &str, x: Value, alpha: f64) -> Result<Value> {
 
 fn clamp(cx: &mut Cx, name: &str, x: Value, lo: Option<f64>, hi: f64) -> Result<Value> {
     cx.op(name, Op::Clamp(Clamp { lo: lo.map(F64), hi: Some(F64(hi)) }), &[x])
+}
+
+/// xIELU of `x` `[B, S, F]` with the learned numbers of the layer.
+fn xielu(cx: &mut Cx, name: &str, x: Value) -> Result<Value> {
+    let part = |p: &str| format!("{name}.{p}");
+    let above = softplus(cx, &part("positive"), x)?;
+    let below = softplus(cx, &part("negative"), x)?;
+    let below = cx.op(&part("negative.raised"), Op::Offset(Offset { by: F64(0.5) }), &[below])?;
+    let square = cx.op(&part("square"), Op::Relu2(Unary {}), &[x])?;
+    let square = cx.f.mul(&part("square.scaled"), square, above, &[2])?;
+    let capped = clamp(cx, &part("capped"), x, None, 0.0)?;
+    let power = cx.op(&part("exp"), Op::Exp(Unary {}), &[capped])?;
+    let power = cx.op(&part("exp.lowered"), Op::Offset(Offset { by: F64(-1.0) }), &[power])?;
+    let bend = cx.op(&part("bend"), Op::Sub(AddLike { dims: Vec::new() }), &[power, capped])?;
+    let bend = cx.f.mul(&part("bend.scaled"), bend, below, &[2])?;
+    let half = cx.op(&part("half"), Op::Scale(Scale { by: F64(0.5) }), &[x])?;
+    let bent = cx.f.add(&part("bent"), half, bend, &[])?;
+    cx.f.add(name, bent, square, &[])
+}
+
+/// `ln(1 + exp(w))` of the learned number `name.w`, as long as a row of `x`.
+fn softplus(cx: &mut Cx, name: &str, x: Value) -> Result<Value> {
+    let w = cx.weight(&format!("{name}.w"))?;
+    let power = cx.op(&format!("{name}.exp"), Op::Exp(Unary {}), &[w])?;
+    let raised = Op::Offset(Offset { by: F64(1.0) });
+    let raised = cx.op(&format!("{name}.raised_exp"), raised, &[power])?;
+    let soft = cx.op(&format!("{name}.softplus"), Op::Log(Unary {}), &[raised])?;
+    let width = cx.ty(x).dims[2];
+    let shape = vec![Dim::fixed(1), width];
+    let row =
+        cx.op(&format!("{name}.row"), Op::Broadcast(Broadcast { shape, dims: vec![0] }), &[soft])?;
+    cx.op(&format!("{name}.flat"), Op::Reshape(Reshape { shape: vec![width] }), &[row])
 }

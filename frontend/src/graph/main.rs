@@ -4,7 +4,7 @@ use super::classes::Class;
 use super::context::{Cx, Extents};
 use super::params;
 use crate::codes;
-use crate::spec::{ModelSpec, Role, Storage, Weight};
+use crate::spec::{ModelSpec, Positions, Role, Storage, Weight};
 use shardc_ir::attr::F64;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::dtype::DType;
@@ -12,7 +12,7 @@ use shardc_ir::graph::{Func, Module, Value};
 use shardc_ir::layers::{Interface, Slot};
 use shardc_ir::ops::Op;
 use shardc_ir::ops::control::Repeat;
-use shardc_ir::ops::elementwise::{Scale, Unary};
+use shardc_ir::ops::elementwise::{Offset, Scale, Unary};
 use shardc_ir::ops::embed::{Embedding, LastToken};
 use shardc_ir::ops::reduce::ArgMax;
 use shardc_ir::types::{Kind, Type};
@@ -97,7 +97,12 @@ fn embed(cx: &mut Cx, spec: &ModelSpec, ids: Value, pos: Value) -> Result<Value>
     let table = cx.weight("embed.w")?;
     let mut x = cx.op("embed", Op::Embedding(Embedding {}), &[table, ids])?;
     x = cx.scale_if("embed.scaled", x, spec.embedding.scale)?;
-    if let Some(table) = cx.weight_if("embed.positions.w") {
+    if let Some(Positions { first, .. }) = spec.embedding.positions {
+        let table = cx.weight("embed.positions.w")?;
+        let pos = match first {
+            0 => pos,
+            n => cx.op("pos.row", Op::Offset(Offset { by: F64(n as f64) }), &[pos])?,
+        };
         let rows = cx.op("embed.positions", Op::Embedding(Embedding {}), &[table, pos])?;
         x = cx.f.add("embed.positioned", x, rows, &[])?;
     }

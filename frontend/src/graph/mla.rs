@@ -43,6 +43,7 @@ pub(super) fn build(cx: &mut Cx, a: &Mla, x: Value, pos: Value) -> Result<Value>
         chunk: None,
         soft_cap: None,
         sinks: false,
+        alibi: false,
         selected: a.indexer.is_some(),
         fresh: false,
         bidirectional: false,

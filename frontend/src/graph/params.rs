@@ -45,7 +45,13 @@ pub(super) fn of_layer(spec: &ModelSpec, layer: &LayerSpec) -> Vec<Param> {
     list.norm("attn.out_norm", Part::AttnOut, attn[1], &hidden);
     list.norm("ffn.norm", Part::FfnIn, ffn[0], &hidden);
     match &layer.ffn {
-        Ffn::Dense(mlp) => list.mlp("ffn", [Part::Gate, Part::Up, Part::Down], mlp),
+        Ffn::Dense(mlp) => {
+            list.mlp("ffn", [Part::Gate, Part::Up, Part::Down], mlp);
+            if mlp.activation == Activation::Xielu {
+                list.vector("ffn.act.positive.w", Part::ActPositive, &[1]);
+                list.vector("ffn.act.negative.w", Part::ActNegative, &[1]);
+            }
+        }
         Ffn::Moe(moe) => list.moe(moe),
         Ffn::None => {}
     }
@@ -57,7 +63,7 @@ pub(super) fn of_layer(spec: &ModelSpec, layer: &LayerSpec) -> Vec<Param> {
 pub(super) fn of_entry(spec: &ModelSpec) -> Vec<Param> {
     let mut list = List::new(spec);
     list.vector("embed.w", Part::Embedding, &[spec.vocab, spec.hidden]);
-    if let Some(rows) = spec.embedding.learned_positions {
+    if let Some(Positions { rows, .. }) = spec.embedding.positions {
         list.vector("embed.positions.w", Part::Positions, &[rows, spec.hidden]);
     }
     list.norm("embed.norm", Part::EmbeddingNorm, spec.embedding.norm, &[spec.hidden]);

@@ -42,8 +42,8 @@ pub struct Gqa {
     pub qk_norm: Option<QkNorm>,
     /// Rotary positions; `None` in layers without (NoPE) and in models with other positions.
     pub rope: Option<Rope>,
-    /// Whether scores get ALiBi slopes (Falcon 1B, BLOOM, MPT).
-    pub alibi: bool,
+    /// Slopes of scores over the distance, in place of rotation (Falcon RW, BLOOM, MPT).
+    pub alibi: Option<Alibi>,
     /// Which keys a query sees.
     pub mask: Mask,
     /// Whether each query head has a learned sink logit (gpt-oss).
@@ -54,6 +54,8 @@ pub struct Gqa {
     pub scale: f64,
     /// Factor on queries that grows with the position (Llama 4 layers without RoPE).
     pub temperature: Option<Temperature>,
+    /// Factor on values (MiMo V2).
+    pub v_scale: Option<f64>,
     /// Queries, keys and values clamped to `±c` (DBRX, OLMo).
     pub clip_qkv: Option<f64>,
 }
@@ -74,15 +76,25 @@ impl Gqa {
             bias: Biases::NONE,
             qk_norm: None,
             rope,
-            alibi: false,
+            alibi: None,
             mask: Mask::Causal,
             sinks: false,
             soft_cap: None,
             scale: inverse_sqrt(head_dim),
             temperature: None,
+            v_scale: None,
             clip_qkv: None,
         }
     }
+}
+
+/// ALiBi (arXiv 2108.12409): score plus `slope · (key position − query position)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Alibi {
+    /// Exponent of the smallest of a power of two heads' slopes; 8 but where MPT says otherwise.
+    pub max_bias: f64,
+    /// Factor on the slopes: 1, or that of the scores where a model scales both (Falcon).
+    pub scale: f64,
 }
 
 /// `1/√n`, the usual scale of a head of width `n`.

@@ -50,6 +50,9 @@ pub enum Activation {
     Relu,
     /// `max(x, 0)²`.
     Relu2,
+    /// xIELU (arXiv 2411.13010) with two learned numbers `p` and `n`, `s = softplus`:
+    /// `x / 2 + s(p) · max(x, 0)² + (1/2 + s(n)) · (exp(m) − 1 − m)` with `m = min(x, 0)`.
+    Xielu,
     /// gpt-oss: `gate = min(gate, limit)`, `up = clamp(up, ±limit)`,
     /// `(up + 1) · gate · sigmoid(alpha · gate)`.
     ClampedSwiglu {

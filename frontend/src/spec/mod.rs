@@ -13,7 +13,9 @@ mod rope;
 mod storage;
 mod weights;
 
-pub use attention::{Attention, Biases, Gqa, Indexer, Mask, Mla, QkNorm, QkNormSpan, Temperature};
+pub use attention::{
+    Alibi, Attention, Biases, Gqa, Indexer, Mask, Mla, QkNorm, QkNormSpan, Temperature,
+};
 pub use count::KvCache;
 pub use ffn::{
     Activation, Correction, Ffn, GroupLimit, GroupScore, Mlp, Moe, Router, Scoring, Shared,
@@ -60,10 +62,19 @@ pub struct ModelSpec {
 pub struct Embedding {
     /// Factor on the embedding (Gemma: √hidden; Granite: `embedding_multiplier`).
     pub scale: Option<f64>,
-    /// Rows of a learned position embedding, added to the token embedding.
-    pub learned_positions: Option<u64>,
+    /// A learned position embedding, added to the token embedding.
+    pub positions: Option<Positions>,
     /// Norm right after the embedding.
     pub norm: Option<Norm>,
+}
+
+/// A learned position embedding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Positions {
+    /// Its rows.
+    pub rows: u64,
+    /// The row of position 0 (OPT: 2).
+    pub first: u64,
 }
 
 /// The language-model head: `logits = soft_cap(scale · (x · W [+ b]))`.

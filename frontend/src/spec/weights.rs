@@ -78,7 +78,13 @@ impl ModelSpec {
             Attention::None => {}
         }
         match &layer.ffn {
-            Ffn::Dense(mlp) => list.mlp(mlp, [Part::Gate, Part::Up, Part::Down]),
+            Ffn::Dense(mlp) => {
+                list.mlp(mlp, [Part::Gate, Part::Up, Part::Down]);
+                if mlp.activation == Activation::Xielu {
+                    list.add(Part::ActPositive, &[1]);
+                    list.add(Part::ActNegative, &[1]);
+                }
+            }
             Ffn::Moe(moe) => list.moe(moe),
             Ffn::None => {}
         }
@@ -89,7 +95,7 @@ impl ModelSpec {
     pub fn entry_weights(&self) -> Vec<Weight> {
         let mut list = Lister::new(self, None);
         list.add(Part::Embedding, &[self.vocab, self.hidden]);
-        if let Some(rows) = self.embedding.learned_positions {
+        if let Some(Positions { rows, .. }) = self.embedding.positions {
             list.add(Part::Positions, &[rows, self.hidden]);
         }
         list.norm(Part::EmbeddingNorm, self.embedding.norm, self.hidden);

@@ -29,6 +29,9 @@ attrs! {
         pub soft_cap: Option<F64> = "soft_cap",
         /// An operand `[kv, group]` joins every softmax denominator as one more score.
         pub sinks: bool = "sinks",
+        /// A further operand `[kv, group]` holds slopes: slope · (key position − query position)
+        /// joins each score after `scale` and `soft_cap`.
+        pub alibi: bool = "alibi",
         /// A further operand `[b, s, n]` lists the only positions that a query sees; negative
         /// entries name none.
         pub selected: bool = "selected",
@@ -58,12 +61,16 @@ attrs! {
 
 impl Attention {
     fn extra_operands(&self) -> usize {
-        usize::from(self.sinks) + usize::from(self.selected) + 2 * usize::from(self.fresh)
+        let one = usize::from(self.sinks) + usize::from(self.alibi) + usize::from(self.selected);
+        one + 2 * usize::from(self.fresh)
     }
 
     fn letters(&self) -> Vec<&'static str> {
         let mut operands = vec!["bskgd", "bckd", "bcke", "bs"];
         if self.sinks {
+            operands.push("kg");
+        }
+        if self.alibi {
             operands.push("kg");
         }
         if self.selected {

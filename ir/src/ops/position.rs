@@ -1,7 +1,9 @@
-//! Positions: rotary embedding and scaling by position.
+//! Positions: rotary embedding, scaling by position, slopes of distances.
 
 use super::{Inferred, Operator, letters, same_dim};
 use crate::attr::F64;
+use crate::dim::Dim;
+use crate::dtype::DType;
 use crate::rule::{Rule, RuleBuilder};
 use crate::types::Type;
 use crate::{attrs, word_enum};
@@ -67,6 +69,20 @@ attrs! {
         /// Growth per step.
         pub by: F64 = "by",
     }
+
+    /// ALiBi's slope of each head (arXiv 2108.12409), `[kv, group]` in f32. With `p` the largest
+    /// power of two up to the `n = kv · group` heads, head `i < p` has `2^(-max_bias · (i + 1) / p)`
+    /// and head `p + j` has `2^(-max_bias · (2j + 1) / 2p)`, each times `scale`.
+    pub struct AlibiSlopes {
+        /// Key and value heads.
+        pub kv: u64 = "kv",
+        /// Query heads of each.
+        pub group: u64 = "group",
+        /// Exponent of the smallest slope of a power of two heads.
+        pub max_bias: F64 = "max_bias",
+        /// Factor on the slopes; 1 where absent.
+        pub scale: Option<F64> = "scale",
+    }
 }
 
 /// Checks rows `[requests, tokens, …, width]` against positions `[requests, tokens]`.
@@ -95,6 +111,19 @@ impl Operator for Rope {
         let width = &dims[dims.len() - 1..];
         let builder = RuleBuilder::new(&[&dims, &dims[..2]], &[&dims]).sizes(0, &x[0].dims);
         Some(builder.whole(width).linear(&[0]).build())
+    }
+}
+
+impl Operator for AlibiSlopes {
+    fn infer(&self, _operands: &[&Type]) -> Result<Inferred, String> {
+        let dims = vec![Dim::fixed(self.kv), Dim::fixed(self.group)];
+        Inferred::one(Type::tensor(dims, DType::F32))
+    }
+
+    /// A slope follows from the head's number, which a part of the result would lose.
+    fn rule(&self, _operands: &[&Type], results: &[&Type]) -> Option<Rule> {
+        let builder = RuleBuilder::new(&[], &["kg"]).result_sizes(0, &results[0].dims);
+        Some(builder.whole("kg").build())
     }
 }
 

@@ -13,7 +13,7 @@ use super::embed::{Embedding, LastToken};
 use super::moe::{Combine, Dispatch, Router};
 use super::norm::{LayerNorm, RmsNorm};
 use super::placement::{Constraint, Reshard, ToPartial};
-use super::position::{PositionScale, Rope};
+use super::position::{AlibiSlopes, PositionScale, Rope};
 use super::reduce::{ArgMax, Reduce, Softmax};
 use super::shape::{Broadcast, Cast, Concat, Dequantise, Pad, Quantise, Reshape, Slice, Transpose};
 use super::{Family, Inferred, Lifespan, OpInfo, Operator};
@@ -112,7 +112,8 @@ op_table! {
     LayerNorm(LayerNorm)     "layer_norm"   Norm         1..=3  Always "normalisation to mean 0 and variance 1 over the last dimensions";
     Rope(Rope)               "rope"         Position     2..=2  Always "rotary position embedding of (x, positions)";
     PositionScale(PositionScale) "position_scale" Position 2..=2 Always "rows times a factor that grows with the position: (x, positions)";
-    Attention(Attention)     "attention"    Attention    4..=8  Always "attention of (q, k, v, positions[, sinks][, selected][, new k, new v])";
+    AlibiSlopes(AlibiSlopes) "alibi_slopes" Position     0..=0  Always "how fast each head's scores fall with the distance";
+    Attention(Attention)     "attention"    Attention    4..=9  Always "attention of (q, k, v, positions[, sinks][, slopes][, selected][, new k, new v])";
     KvWrite(KvWrite)         "kv_write"     Attention    3..=3  Always "cache with new rows written at their positions: (cache, rows, positions)";
     KvRead(KvRead)           "kv_read"      Attention    1..=1  Always "view of a cache as a tensor";
     SparseIndex(SparseIndex) "sparse_index" Attention    4..=4  Always "the `top_k` best scored positions of (q, k, head weights, positions)";

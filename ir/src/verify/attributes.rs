@@ -42,6 +42,9 @@ const RANGES: &[(&str, Range)] = &[
     ("groups", Range::Count),
     ("top_groups", Range::Count),
     ("jitter", Range::NotNegative),
+    ("kv", Range::Count),
+    ("group", Range::Count),
+    ("max_bias", Range::Positive),
     ("block", Range::Count),
 ];
 

@@ -23,11 +23,10 @@ const NAMES: Names = Names {
 
 const STYLE: Style = Style {
     keys: SizeKeys {
-        hidden: "d_model",
-        layers: "n_layers",
-        heads: "n_heads",
-        kv_heads: "num_key_value_heads",
-        vocab: "vocab_size",
+        hidden: &["d_model"],
+        layers: &["n_layers"],
+        heads: &["n_heads"],
+        ..SizeKeys::UNGROUPED
     },
     names: NAMES,
     ..Style::LLAMA

@@ -72,8 +72,14 @@ pub(super) fn router(cx: &Cx) -> Result<Router> {
     })
 }
 
-/// Latent attention.
-fn mla(cx: &Cx, core: &Core) -> Result<Mla> {
+/// Latent attention whose pairs are neighbours unless `rope_interleave` says otherwise.
+pub(super) fn mla(cx: &Cx, core: &Core) -> Result<Mla> {
+    let interleaved = cx.flag_or("rope_interleave", true)?;
+    mla_of(cx, core, cx.dim("v_head_dim")?, interleaved)
+}
+
+/// Latent attention with value heads of `v_dim` elements.
+pub(super) fn mla_of(cx: &Cx, core: &Core, v_dim: u64, interleaved: bool) -> Result<Mla> {
     let (nope_dim, rope_dim) = (cx.dim("qk_nope_head_dim")?, cx.dim("qk_rope_head_dim")?);
     let scale = inverse_sqrt(nope_dim.saturating_add(rope_dim)) * rope::softmax_growth(cx)?;
     let rope = rope::read(cx, rope_dim, rope::Defaults::LLAMA)?;
@@ -84,9 +90,9 @@ fn mla(cx: &Cx, core: &Core) -> Result<Mla> {
         kv_lora_rank: cx.dim("kv_lora_rank")?,
         nope_dim,
         rope_dim,
-        v_dim: cx.dim("v_head_dim")?,
+        v_dim,
         latent_norm: Norm::rms(1e-6),
-        rope: Rope { interleaved: cx.flag_or("rope_interleave", true)?, ..rope },
+        rope: Rope { interleaved, ..rope },
         scale,
         bias: cx.flag_or("attention_bias", false)?,
         indexer: None,
@@ -138,7 +144,7 @@ pub(super) fn experts(cx: &Cx, core: &Core, router: Router) -> Result<Moe> {
 }
 
 /// The limit to groups; none where there is one group.
-fn groups(cx: &Cx, score: GroupScore) -> Result<Option<GroupLimit>> {
+pub(super) fn groups(cx: &Cx, score: GroupScore) -> Result<Option<GroupLimit>> {
     let groups = cx.dim_or("n_group", 1)?;
     if groups == 1 {
         return Ok(None);

@@ -35,7 +35,7 @@ pub(in crate::config) fn exaone3(cx: &Cx) -> Result<ModelSpec> {
         eps_keys: ["layer_norm_epsilon", "rms_norm_eps"],
         eps: 1e-5,
         act: ("activation_function", "silu"),
-        keys: SizeKeys { layers: "num_layers", ..Style::LLAMA.keys },
+        keys: SizeKeys { layers: &["num_layers"], ..Style::LLAMA.keys },
         names: EXAONE3,
         ..Style::GROUPED
     };

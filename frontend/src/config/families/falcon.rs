@@ -1,7 +1,7 @@
 //! Falcon: multi-query (7B), grouped-query (40B, 180B, 11B) or multi-head with ALiBi (RW).
 
 use super::prelude::*;
-use crate::config::core::{check_heads, derived_head_dim};
+use crate::config::core::{SizeKeys, check_heads, derived_head_dim};
 
 const fn names(fusion: Fusion) -> [NameRow; 3] {
     [
@@ -29,18 +29,26 @@ const NEW: Names = Names { layer: LAYER, rows: &[ROWS, TWO_NORMS, &names(Fusion:
 /// 11B.
 const NEW_ONE_NORM: Names = Names { layer: LAYER, rows: &[ROWS, &names(Fusion::PerKvHead)] };
 
+const KV_HEADS: [&str; 2] = ["num_kv_heads", "n_head_kv"];
+
 const STYLE: Style = Style {
     tied: true,
     eps_keys: ["layer_norm_epsilon", "layer_norm_eps"],
     eps: 1e-5,
     act: ("activation", "gelu"),
+    keys: SizeKeys {
+        layers: &["num_hidden_layers", "n_layer"],
+        heads: &["num_attention_heads", "n_head"],
+        ..SizeKeys::UNGROUPED
+    },
     names: OLD,
     ..Style::LLAMA
 };
 
-/// Falcon.
+/// Falcon; its first configurations, of type `RefinedWeb`, have the new architecture unsaid.
 pub(in crate::config) fn falcon(cx: &Cx) -> Result<ModelSpec> {
-    let new = cx.flag_or("new_decoder_architecture", false)?;
+    let first = cx.model_type() == Some("RefinedWeb");
+    let new = cx.flag_or("new_decoder_architecture", first)?;
     let one_norm = cx.whole_or("num_ln_in_parallel_attn", 2, 1, 2)? == 1;
     let names = match (new, one_norm) {
         (false, _) if cx.flag_or("multi_query", true)? => OLD,
@@ -65,15 +73,16 @@ pub(in crate::config) fn falcon(cx: &Cx) -> Result<ModelSpec> {
 
 /// The old architecture's `num_kv_heads` means nothing where `multi_query` is set.
 fn attention(cx: &Cx, core: &Core, new: bool) -> Result<Gqa> {
-    let listed = cx.dim_or("num_kv_heads", core.heads)?;
+    let listed = cx.dim_or(KV_HEADS, core.heads)?;
     let kv_heads = if !new && cx.flag_or("multi_query", true)? { 1 } else { listed };
-    let keys = ["num_attention_heads", "num_kv_heads"];
-    check_heads(cx, core.heads, kv_heads, keys)?;
-    let head_dim = derived_head_dim(cx, core.hidden, core.heads, ["hidden_size", keys[0]])?;
-    let alibi = cx.flag_or("alibi", false)?;
-    let rope = match alibi {
-        true => None,
-        false => Some(rope::read(cx, head_dim, rope::Defaults::LLAMA)?),
-    };
-    Ok(Gqa { alibi, ..Gqa::new(core.heads, kv_heads, head_dim, rope) })
+    let keys = ["num_attention_heads", "n_head", KV_HEADS[0], KV_HEADS[1]];
+    check_heads(cx, core.heads, kv_heads, &keys)?;
+    let head_dim =
+        derived_head_dim(cx, core.hidden, core.heads, &["hidden_size", keys[0], keys[1]])?;
+    if cx.flag_or("alibi", false)? {
+        let alibi = Some(Alibi { max_bias: 8.0, scale: inverse_sqrt(head_dim) });
+        return Ok(Gqa { alibi, ..Gqa::new(core.heads, kv_heads, head_dim, None) });
+    }
+    let rope = rope::read(cx, head_dim, rope::Defaults::LLAMA)?;
+    Ok(Gqa::new(core.heads, kv_heads, head_dim, Some(rope)))
 }

@@ -58,14 +58,8 @@ pub(in crate::config) fn gemma3(cx: &Cx) -> Result<ModelSpec> {
 /// RoPE of layers with a window: unscaled, on `rope_local_base_freq`.
 fn local_rope(cx: &Cx, head_dim: u64) -> Result<Rope> {
     let theta = cx.positive_or("rope_local_base_freq", 10_000.0)?;
-    let nested = match cx.object("rope_parameters")? {
-        Some(all) => all.object_if("sliding_attention")?.is_some(),
-        None => false,
-    };
-    match nested {
-        true => rope::read_for(cx, head_dim, rope::Defaults::theta(theta), "sliding_attention"),
-        false => Ok(Rope::plain(theta, head_dim)),
-    }
+    let own = rope::read_own(cx, head_dim, rope::Defaults::theta(theta), "sliding_attention")?;
+    Ok(own.unwrap_or(Rope::plain(theta, head_dim)))
 }
 
 fn attention(cx: &Cx, core: &Core, rope: Rope, soft_cap: Option<f64>) -> Result<Gqa> {

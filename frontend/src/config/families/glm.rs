@@ -55,9 +55,9 @@ pub(in crate::config) fn chatglm(cx: &Cx) -> Result<ModelSpec> {
         eps: 1e-5,
         width: "ffn_hidden_size",
         keys: SizeKeys {
-            layers: "num_layers",
-            kv_heads: "multi_query_group_num",
-            vocab: "padded_vocab_size",
+            layers: &["num_layers"],
+            kv_heads: &["multi_query_group_num"],
+            vocab: &["padded_vocab_size"],
             ..Style::LLAMA.keys
         },
         required: &["multi_query_group_num"],

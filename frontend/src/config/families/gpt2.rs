@@ -1,7 +1,10 @@
-//! GPT-2 and GPT BigCode (StarCoder 1): learned positions, layer norms, biases, tied heads.
+//! GPT-2, GPT BigCode (StarCoder 1) and GPT-Neo: learned positions, layer norms, biases, tied
+//! heads; GPT-J: rotated neighbours, parallel branches.
 
 use super::prelude::*;
+use crate::config::MAX_LAYERS;
 use crate::config::core::SizeKeys;
+use crate::json::Value;
 
 const ROWS: &[NameRow] = &[
     own(Part::Embedding, "transformer.wte.*"),
@@ -32,13 +35,7 @@ const STYLE: Style = Style {
     eps_keys: ["layer_norm_epsilon", "layer_norm_eps"],
     eps: 1e-5,
     act: ("activation_function", "gelu_new"),
-    keys: SizeKeys {
-        hidden: "n_embd",
-        layers: "n_layer",
-        heads: "n_head",
-        kv_heads: "num_key_value_heads",
-        vocab: "vocab_size",
-    },
+    keys: SizeKeys::GPT,
     names: Names { layer: LAYER, rows: &[ROWS, TRANSPOSED] },
     ..Style::LLAMA
 };
@@ -80,11 +77,119 @@ const PER_HEAD: &[NameRow] = &[
 fn model(cx: &Cx, core: &Core, kv_heads: u64) -> Result<ModelSpec> {
     let gqa = Gqa::new(core.heads, kv_heads, core.head_dim, None);
     let gqa = Gqa { bias: Biases::all(true), ..gqa };
-    let width = cx.dim_or("n_inner", core.hidden.saturating_mul(4))?;
-    let mlp = Mlp { gated: false, bias: true, ..core.mlp_of(cx, width)? };
+    let mlp = plain_mlp(cx, core)?;
     let norm = core.layer_norm(true);
     let mut model = core.model(cx, |_| Ok(LayerSpec::new(gqa.clone(), mlp, Block::pre(norm))))?;
-    model.embedding.learned_positions = Some(cx.dim("n_positions")?);
+    model.embedding.positions = Some(Positions { rows: cx.dim("n_positions")?, first: 0 });
     model.final_norm = Some(norm);
     Ok(model)
+}
+
+/// Four times as wide as the hidden state, unless `n_inner` says otherwise.
+fn plain_mlp(cx: &Cx, core: &Core) -> Result<Mlp> {
+    let width = cx.dim_or("n_inner", core.hidden.saturating_mul(4))?;
+    Ok(Mlp { gated: false, bias: true, ..core.mlp_of(cx, width)? })
+}
+
+/// GPT-J: attention without biases and an MLP with biases side by side under one norm.
+pub(in crate::config) fn gptj(cx: &Cx) -> Result<ModelSpec> {
+    const NAMES: Names = Names {
+        layer: LAYER,
+        rows: &[
+            ROWS,
+            &[
+                own(Part::Query, "attn.q_proj.*"),
+                own(Part::Key, "attn.k_proj.*"),
+                own(Part::Value, "attn.v_proj.*"),
+                own(Part::Output, "attn.out_proj.*"),
+                own(Part::Up, "mlp.fc_in.*"),
+                own(Part::Down, "mlp.fc_out.*"),
+            ],
+        ],
+    };
+    let core = Core::read(cx, Style { tied: false, names: NAMES, ..STYLE })?;
+    let rope = rope::read_dim(cx, core.head_dim, 64)?;
+    let gqa = core.gqa(Some(Rope { interleaved: true, ..rope }));
+    let norm = core.layer_norm(true);
+    let block = Block::Parallel { attn_in: norm, ffn_in: None };
+    let mlp = plain_mlp(cx, &core)?;
+    let mut model = core.model(cx, |_| Ok(LayerSpec::new(gqa.clone(), mlp, block.clone())))?;
+    model.final_norm = Some(norm);
+    model.head.bias = true;
+    Ok(model)
+}
+
+/// GPT-Neo: unscaled scores, layers with a window as `attention_types` says.
+pub(in crate::config) fn gpt_neo(cx: &Cx) -> Result<ModelSpec> {
+    const NAMES: Names = Names {
+        layer: LAYER,
+        rows: &[
+            ROWS,
+            &[
+                own(Part::Query, "attn.attention.q_proj.*"),
+                own(Part::Key, "attn.attention.k_proj.*"),
+                own(Part::Value, "attn.attention.v_proj.*"),
+                own(Part::Output, "attn.attention.out_proj.*"),
+            ],
+        ],
+    };
+    let keys = SizeKeys {
+        layers: &["num_layers", "num_hidden_layers"],
+        heads: &["num_heads", "num_attention_heads"],
+        ..SizeKeys::UNGROUPED
+    };
+    let core = Core::read(cx, Style { keys, names: NAMES, ..STYLE })?;
+    let masks = neo_masks(cx, core.layers)?;
+    let bias = Biases { o: true, ..Biases::NONE };
+    let gqa = Gqa { bias, scale: 1.0, ..core.gqa(None) };
+    let width = cx.dim_or("intermediate_size", core.hidden.saturating_mul(4))?;
+    let mlp = Mlp { gated: false, bias: true, ..core.mlp_of(cx, width)? };
+    let norm = core.layer_norm(true);
+    let mut model =
+        core.model(cx, |l| Ok(LayerSpec::new(gqa.masked(masks[l]), mlp, Block::pre(norm))))?;
+    let rows = cx.dim_or("max_position_embeddings", 2048)?;
+    model.embedding.positions = Some(Positions { rows, first: 0 });
+    model.final_norm = Some(norm);
+    Ok(model)
+}
+
+/// `attention_layers`, or what `attention_types` (runs of repeated words) spells out.
+fn neo_masks(cx: &Cx, layers: usize) -> Result<Vec<Mask>> {
+    let window = Mask::Window(cx.whole_or("window_size", 256, 1, crate::config::MAX_POSITIONS)?);
+    let (key, words) = match cx.texts("attention_layers")? {
+        Some(words) => ("attention_layers", words),
+        None => ("attention_types", neo_words(cx)?),
+    };
+    layers::check_length(cx, key, words.len(), layers)?;
+    let mask = |word: &str| match word {
+        "global" => Ok(Mask::Causal),
+        "local" => Ok(window),
+        other => {
+            let message = format!("the attention type {other:?} is not supported");
+            Err(cx.unsupported(key, message, "supported: global, local"))
+        }
+    };
+    words.into_iter().map(mask).collect()
+}
+
+/// The words of `[[["global", "local"], 12]]`, repeated.
+fn neo_words<'a>(cx: &Cx<'a>) -> Result<Vec<&'a str>> {
+    let key = "attention_types";
+    let runs = cx.array(key)?.ok_or_else(|| cx.missing(key))?;
+    let mut words = Vec::new();
+    for run in runs {
+        let wrong = || cx.wrong(key, run, "an array of [words, times]");
+        let Value::Array(pair) = &run.value else { return Err(wrong()) };
+        let [words_node, times] = &pair[..] else { return Err(wrong()) };
+        let (Value::Array(list), Value::Int(times)) = (&words_node.value, &times.value) else {
+            return Err(wrong());
+        };
+        for _ in 0..(*times).clamp(0, MAX_LAYERS as i64) {
+            for word in list.iter().take(MAX_LAYERS as usize - words.len().min(4096)) {
+                let Value::String(word) = &word.value else { return Err(wrong()) };
+                words.push(word.as_str());
+            }
+        }
+    }
+    Ok(words)
 }

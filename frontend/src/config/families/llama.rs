@@ -78,21 +78,6 @@ pub(in crate::config) fn smollm3(cx: &Cx) -> Result<ModelSpec> {
     })
 }
 
-/// MiniCPM: factors on embeddings, residual branches (over √layers) and logits.
-pub(in crate::config) fn minicpm(cx: &Cx) -> Result<ModelSpec> {
-    let style = Style { tied: true, ..Style::GROUPED };
-    let bias = Biases::all(cx.flag_or("attention_bias", false)?);
-    let mut model = plain(cx, style, rope::Defaults::LLAMA, bias)?;
-    let depth = cx.positive_or("scale_depth", 1.0)? / (model.layers.len() as f64).sqrt();
-    for layer in &mut model.layers {
-        layer.residual_scale = Some(depth);
-    }
-    model.embedding.scale = cx.positive("scale_emb")?;
-    let base = cx.positive("dim_model_base")?;
-    model.head.scale = base.map(|base| base / model.hidden as f64);
-    Ok(model)
-}
-
 /// Code World Model: Llama 3 with windows as `layer_types` says.
 pub(in crate::config) fn cwm(cx: &Cx) -> Result<ModelSpec> {
     let core = Core::read(cx, Style { eps: 1e-5, ..Style::LLAMA })?;
@@ -104,7 +89,12 @@ pub(in crate::config) fn cwm(cx: &Cx) -> Result<ModelSpec> {
 }
 
 /// Equal layers of grouped-query attention and a gated dense block.
-fn plain(cx: &Cx, style: Style, rope: rope::Defaults, bias: Biases) -> Result<ModelSpec> {
+pub(super) fn plain(
+    cx: &Cx,
+    style: Style,
+    rope: rope::Defaults,
+    bias: Biases,
+) -> Result<ModelSpec> {
     let core = Core::read(cx, style)?;
     let rope = rope::read(cx, core.head_dim, rope)?;
     let gqa = Gqa { bias, ..core.gqa(Some(rope)) };

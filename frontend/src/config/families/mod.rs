@@ -1,5 +1,8 @@
 //! One file per family, or per group of kin.
 
+pub(super) mod alibi;
+pub(super) mod apertus;
+pub(super) mod bailing;
 pub(super) mod cohere;
 pub(super) mod dbrx;
 pub(super) mod deepseek;
@@ -15,10 +18,13 @@ pub(super) mod hunyuan;
 pub(super) mod layernorm;
 pub(super) mod llama;
 pub(super) mod llama4;
+pub(super) mod mimo;
+pub(super) mod minicpm;
 pub(super) mod minimax;
 pub(super) mod mistral;
 pub(super) mod nemotron_nas;
 pub(super) mod olmo;
+pub(super) mod opt;
 pub(super) mod phi;
 pub(super) mod qwen;
 

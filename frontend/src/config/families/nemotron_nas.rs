@@ -37,7 +37,7 @@ fn attention(block: &Fields, layer: usize, core: &Core, rope: &Rope) -> Result<O
         return Err(replaced(&p, layer, "attention with sink tokens", "window_length"));
     }
     let group = p.dim("n_heads_in_group")?;
-    check_heads(&p, core.heads, group, ["n_heads_in_group", "n_heads_in_group"])?;
+    check_heads(&p, core.heads, group, &["n_heads_in_group"])?;
     let kv_heads = core.heads / group;
     Ok(Some(Gqa::new(core.heads, kv_heads, core.head_dim, Some(rope.clone()))))
 }

@@ -28,7 +28,9 @@ pub(in crate::config) fn olmo2(cx: &Cx) -> Result<ModelSpec> {
 pub(in crate::config) fn olmo3(cx: &Cx) -> Result<ModelSpec> {
     let core = Core::read(cx, Style { eps: 1e-5, names: POST, ..Style::LLAMA })?;
     let gqa = Gqa { qk_norm: Some(QkNorm::whole(core.rms())), ..attention(cx, &core)? };
-    let local = Gqa { rope: Some(rope::read_local(cx, core.head_dim)?), ..gqa.clone() };
+    let unscaled = |rope: &Rope| Rope { scaling: RopeScaling::None, ..rope.clone() };
+    let own = rope::read_own(cx, core.head_dim, rope::Defaults::LLAMA, "sliding_attention")?;
+    let local = Gqa { rope: own.or(gqa.rope.as_ref().map(unscaled)), ..gqa.clone() };
     let window = Some(cx.whole_or("sliding_window", 4096, 1, crate::config::MAX_POSITIONS)?);
     let masks = layers::masks(cx, core.layers, window, |l| (l + 1) % 4 != 0)?;
     let mlp = core.mlp(cx)?;
