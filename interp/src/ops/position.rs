@@ -48,7 +48,7 @@ pub(super) fn rotate(a: &Rope, x: Part<'_>, positions: Part<'_>) -> Result<Tenso
     x.need_whole("the operand", [last])?;
     let positions = Positions(positions);
     positions.cover(x)?;
-    if reads_context(a) {
+    if a.reads_context() {
         positions.0.need_whole("the positions", [1])?;
     }
     let dim = a.dim.map_or(x.shape()[last], |d| d as usize);
@@ -84,11 +84,6 @@ fn paired(interleaved: bool, dim: usize, element: usize) -> (usize, usize, f64) 
         (false, true) => element - half,
     };
     (pair, partner, if second { 1.0 } else { -1.0 })
-}
-
-/// Whether the frequencies depend on how far the request has come.
-fn reads_context(a: &Rope) -> bool {
-    matches!(a.scaling, Some(RopeScaling::Dynamic | RopeScaling::LongRope))
 }
 
 /// Frequencies per pair and the factor on sine and cosine, for one request.

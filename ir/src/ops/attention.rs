@@ -16,8 +16,9 @@ attrs! {
     /// v `[b, c, kv, e]`, at positions `[b, s]`; a query sees keys at positions up to its own.
     ///
     /// Row `r` of k and v holds the latest position `p` with `p mod c = r` that has been written:
-    /// up to the last of the positions, or, with `fresh`, up to the one before the first of them.
-    /// k and v may be in a storage format; products and sums are those of their values.
+    /// up to the last of the positions, or, with `fresh`, up to the one before the first of them; so
+    /// every device needs all of a request's positions, whichever of its tokens it has. k and v may
+    /// be in a storage format; products and sums are those of their values.
     pub struct Attention {
         /// Factor on the scores.
         pub scale: F64 = "scale",
@@ -27,7 +28,8 @@ attrs! {
         pub chunk: Option<u64> = "chunk",
         /// Scores become `cap · tanh(score / cap)`.
         pub soft_cap: Option<F64> = "soft_cap",
-        /// An operand `[kv, group]` joins every softmax denominator as one more score.
+        /// An operand `[kv, group]` joins every softmax denominator as one more score; of split
+        /// keys, where row 0 is.
         pub sinks: bool = "sinks",
         /// A further operand `[kv, group]` holds slopes: slope · (key position − query position)
         /// joins each score after `scale` and `soft_cap`.
@@ -66,7 +68,7 @@ impl Attention {
     }
 
     fn letters(&self) -> Vec<&'static str> {
-        let mut operands = vec!["bskgd", "bckd", "bcke", "bs"];
+        let mut operands = vec!["bskgd", "bckd", "bcke", "bt"];
         if self.sinks {
             operands.push("kg");
         }
@@ -177,8 +179,8 @@ impl Operator for SparseIndex {
     }
 
     fn rule(&self, x: &[&Type], results: &[&Type]) -> Option<Rule> {
-        let builder = RuleBuilder::new(&["bsnd", "bcd", "bsn", "bs"], &["bsk"]);
-        let builder = builder.sizes(0, &x[0].dims).sizes(1, &x[1].dims);
-        Some(builder.result_sizes(0, &results[0].dims).whole("ndck").build())
+        let builder = RuleBuilder::new(&["bsnd", "bcd", "bsn", "bt"], &["bsk"]);
+        let builder = builder.sizes(0, &x[0].dims).sizes(1, &x[1].dims).sizes(3, &x[3].dims);
+        Some(builder.result_sizes(0, &results[0].dims).whole("ndckt").build())
     }
 }

@@ -26,6 +26,8 @@ word_enum! {
 
 attrs! {
     /// Rotation of pairs of elements by an angle proportional to the position.
+    ///
+    /// Dynamic scaling and LongRoPE go by how far each request has come, its largest position.
     pub struct Rope {
         /// Base of the geometric series of frequencies.
         pub theta: F64 = "theta",
@@ -53,9 +55,10 @@ attrs! {
         pub magnitude: Option<F64> = "magnitude",
         /// LongRoPE: the factor beyond the original context; `magnitude` where absent.
         pub long_magnitude: Option<F64> = "long_magnitude",
-        /// LongRoPE: divisors of the frequencies while all positions are below `original`.
+        /// LongRoPE: divisors of the frequencies while all positions of a request are below
+        /// `original`.
         pub short_factors: Vec<F64> = "short_factors",
-        /// LongRoPE: divisors of the frequencies once a position reaches `original`.
+        /// LongRoPE: divisors of the frequencies once one reaches it.
         pub long_factors: Vec<F64> = "long_factors",
     }
 
@@ -95,6 +98,14 @@ fn rows_at_positions(x: &[&Type]) -> Result<(), String> {
     same_dim("number of tokens", x[0].dims[1], x[1].dims[1])
 }
 
+impl Rope {
+    /// Whether the frequencies depend on how far a request has come: every device then needs all of
+    /// its positions.
+    pub fn reads_context(&self) -> bool {
+        matches!(self.scaling, Some(RopeScaling::Dynamic | RopeScaling::LongRope))
+    }
+}
+
 impl Operator for Rope {
     fn infer(&self, x: &[&Type]) -> Result<Inferred, String> {
         rows_at_positions(x)?;
@@ -109,8 +120,12 @@ impl Operator for Rope {
     fn rule(&self, x: &[&Type], _results: &[&Type]) -> Option<Rule> {
         let dims = letters(x[0].rank());
         let width = &dims[dims.len() - 1..];
-        let builder = RuleBuilder::new(&[&dims, &dims[..2]], &[&dims]).sizes(0, &x[0].dims);
-        Some(builder.whole(width).linear(&[0]).build())
+        let (positions, whole) = match self.reads_context() {
+            true => (format!("{}Z", &dims[..1]), format!("{width}Z")),
+            false => (dims[..2].to_string(), width.to_string()),
+        };
+        let builder = RuleBuilder::new(&[&dims, &positions], &[&dims]).sizes(1, &x[1].dims);
+        Some(builder.sizes(0, &x[0].dims).whole(&whole).linear(&[0]).build())
     }
 }
 

@@ -41,7 +41,7 @@ type Row = (&'static str, &'static str);
 /// Layouts of both phases.
 const COMMON: &[Row] = &[
     ("ids", "[{dp}, {cp}]"),
-    ("pos", "[{dp}, {cp}]"),
+    ("pos", "[{dp}, {}]"),
     ("x", "[{dp}, {cp}, {}]"),
     ("embed.w", "[{tp}, {}]"),
     ("head.w", "[{}, {tp}]"),
@@ -78,7 +78,7 @@ const ALL_TO_ALL: &[Row] = &[("*moe.rows", "[{ep_local}, {moe_requests}, {moe_to
 const ALL_GATHER: &[Row] = &[("*moe.rows", "[{ep}, {expert_requests}, {expert_tokens}, {}]")];
 
 /// A decode step has one new token, so only requests split it.
-const DECODE: &[Row] = &[("ids", "[{dp}, {}]"), ("pos", "[{dp}, {}]"), ("x", "[{dp}, {}, {}]")];
+const DECODE: &[Row] = &[("ids", "[{dp}, {}]"), ("x", "[{dp}, {}, {}]")];
 
 /// The pins of a phase.
 pub fn pins(groups: &Groups, phase: Phase, exchange: ExpertExchange) -> Vec<Pin> {
