@@ -6,6 +6,8 @@
 
 pub mod checkpoint;
 pub mod golden;
+pub mod program;
+pub mod random;
 
 use shardc_ir::diag::{Diagnostic, Span};
 use shardc_ir::text::{Parsed, parse};

@@ -219,7 +219,9 @@ impl<'m> Machine<'m> {
             let from = End { layout: &layouts[0], places: from };
             let to = End { layout: &layouts[1], places: to };
             if let Some(moved) = collective::apply(&data.op, &self.mesh, &from, &to, operands[0]) {
-                return moved.map(|spread| vec![spread]).map_err(fail);
+                let settled = |held: Held| self.settle(func, result, held);
+                let spread = moved.map(|s| s.into_iter().map(settled).collect());
+                return spread.map(|spread| vec![spread]).map_err(fail);
             }
         }
         let mut out: Vec<Spread> = vec![Vec::new(); data.results.len()];
@@ -292,7 +294,8 @@ impl<'m> Machine<'m> {
             let cause = format!("devices {a} and {b} hold different copies");
             return Err(frame.problem(codes::COPIES, inst, &cause));
         }
-        if self.options.trace {
+        let op = &frame.func.insts[inst].op;
+        if self.options.trace && !matches!(op, Op::Repeat(_) | Op::Recv(_)) {
             let whole = self.whole(frame.func, value, spread)?;
             self.trace.push((frame.path(value), whole));
         }

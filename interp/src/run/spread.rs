@@ -31,6 +31,7 @@ pub(super) fn gather(
         None => spread.to_vec(),
         Some(partial) => reduce(mesh, &mesh.groups(&pending), partial.kind, spread)?,
     };
+    let complete: Spread = complete.into_iter().map(Held::finish).collect();
     let sources: Vec<(&Place, &Held)> = places.iter().zip(&complete).collect();
     collect(&Place::all(&places[0].whole), &sources)?.plain().cloned()
 }

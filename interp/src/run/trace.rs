@@ -3,7 +3,8 @@
 use crate::tensor::Tensor;
 
 /// Whole tensors of values in the order they were made, by path: `attn.q` of the model's function,
-/// `dense#3/attn.q` of the third run of layer function `@dense`.
+/// `dense#3/attn.q` of the third run of layer function `@dense`. What layers hand on is in it under
+/// their own names only, since stages hand on after different layers.
 pub type Trace = Vec<(String, Tensor)>;
 
 /// The first value of `run` that is in `reference` too and lies farther from it than `tolerance`,

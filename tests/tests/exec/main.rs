@@ -1,0 +1,17 @@
+//! Programs run: every level computes what the model computes.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where the project is wrong")]
+
+mod case;
+mod golden;
+mod pinned;
+mod sharded;
+mod sharding;
+
+datatest_stable::harness! {
+    { test = golden::golden, root = "../examples/golden", pattern = r"/config\.json$" },
+    { test = golden::stored, root = "../examples/golden", pattern = r"/config\.json$" },
+    { test = sharding::sharding, root = "files/sharding", pattern = r"\.sir$" },
+    { test = pinned::pinned, root = "../examples/golden", pattern = r"/config\.json$" },
+    { test = sharded::sharded, root = "../examples/golden", pattern = r"/config\.json$" },
+}
