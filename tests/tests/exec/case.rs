@@ -3,7 +3,8 @@
 use shardc_frontend::graph::{GraphOptions, build};
 use shardc_interp::{Inputs, Options, Outputs, Tensor, first_difference, run_on_mesh, run_whole};
 use shardc_ir::graph::Module;
-use shardc_passes::absorb_latent::absorb_latent_attention;
+use shardc_passes::absorb_latent_attention::absorb_latent_attention;
+use shardc_passes::registry;
 use shardc_passes::strategy::Facts;
 use shardc_tests::golden::{Golden, empty_caches, together, tokens};
 
@@ -45,7 +46,8 @@ impl Case {
         let options = GraphOptions { all_logits: true, ..GraphOptions::default() };
         let prefill = build(&golden.spec, &options).map_err(|d| d.to_string())?;
         let mut decode = prefill.clone();
-        absorb_latent_attention(&mut decode).map_err(|d| d.to_string())?;
+        absorb_latent_attention(&mut decode, &registry::Options::default())
+            .map_err(|d| d.to_string())?;
         let Sizes { requests: b, prompt, steps: more } = sizes;
         let ids = golden.expects("input_ids")?;
         let id = |row: usize, at: usize| ids.at(&[row % 2, (at + row * 3) % ids.shape()[1]]);

@@ -70,9 +70,16 @@ fn check(case: &Case, seed: u64) -> Result<(), String> {
             Lowering { groups: &groups, pins: &pins, sizes: &sizes, stage_layers: &stage_layers };
         lower(logical, &lowering, &mut |_, _| {}).map(|l| l.0).map_err(|d| d.to_string())
     };
-    let prefill = local(&case.prefill, case.sizes.prompt)?;
-    let decode = local(&case.decode, 1)?;
-    case.check([&prefill, &decode])
+    match (local(&case.prefill, case.sizes.prompt), local(&case.decode, 1)) {
+        (Ok(prefill), Ok(decode)) => case.check([&prefill, &decode]),
+        (Err(cause), _) | (_, Err(cause)) if refused(&cause, &stage_layers) => Ok(()),
+        (Err(cause), _) | (_, Err(cause)) => Err(cause),
+    }
+}
+
+/// Whether a pin moves a stack of layers on its way to them, which stages cannot cut.
+fn refused(cause: &str, stage_layers: &[u64]) -> bool {
+    stage_layers.len() > 1 && cause.contains("cannot be cut into pipeline stages")
 }
 
 /// Random pins of one model.
