@@ -61,6 +61,16 @@ impl Dim {
         (Dim { div: 1, ..self }, self.div)
     }
 
+    /// A number that divides the extent whatever its symbol stands for: the coefficient of a multiple
+    /// of a symbol, the extent itself without one.
+    pub fn known_factor(self) -> u64 {
+        match (self.sym, self.div) {
+            (Some(_), 1) => self.coeff,
+            (Some(_), _) => 1,
+            (None, _) => self.coeff.div_ceil(self.div),
+        }
+    }
+
     /// The symbol it depends on.
     pub fn symbol(self) -> Option<Sym> {
         self.sym

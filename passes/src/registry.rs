@@ -1,21 +1,13 @@
-//! The passes, one row each: file, `--passes` name, dump, timing label and tests share the name.
-//!
-//! `docs/add-a-pass.md` says how to add one; `docs/passes.md` is generated from these rows.
+//! What a pass is to the rest of the compiler: a row of [`PASSES`] that can be found by name, run
+//! after a look at what it requires, and checked for what it establishes.
 
-use crate::absorb_latent_attention::absorb_latent_attention;
-use crate::canonicalize::canonicalize;
+use crate::PASSES;
 use crate::codes;
-use crate::cse::cse;
-use crate::dce::dce;
-use crate::insert_reshards::insert_reshards;
-use crate::localize::localize;
-use crate::optimize_collectives::optimize_collectives;
 use crate::pipeline::PIPELINES;
 use crate::precondition::Fact;
-use crate::propagate_shardings::{Provenance, propagate_shardings};
-use crate::reshard_to_collectives::reshard_to_collectives;
+use crate::propagate_shardings::Provenance;
 use shardc_ir::diag::{Diagnostic, Result};
-use shardc_ir::graph::{Level, Module};
+use shardc_ir::graph::Module;
 use shardc_ir::nearest::nearest;
 use shardc_ir::verify::verify;
 
@@ -71,94 +63,6 @@ pub struct Pass {
     /// Runs it.
     pub run: fn(&mut Module, &Options) -> Result<Report>,
 }
-
-/// Every pass, in the order in which programs meet them.
-pub const PASSES: &[Pass] = &[
-    Pass {
-        name: "absorb-latent-attention",
-        summary: "attention over cached latents, with key and value projections moved to the query and behind it",
-        requires: &[Fact::At(Level::Logical)],
-        establishes: &[Fact::Nothing("expanded latent attention")],
-        edit: "an attention",
-        stops: true,
-        run: absorb_latent_attention,
-    },
-    Pass {
-        name: "canonicalize",
-        summary: "operators that do nothing vanish, and pairs that undo each other meet",
-        requires: &[],
-        establishes: &[Fact::Nothing("operator that does nothing")],
-        edit: "an operator",
-        stops: true,
-        run: canonicalize,
-    },
-    Pass {
-        name: "cse",
-        summary: "one instruction for equal operators on equal operands",
-        requires: &[],
-        establishes: &[Fact::Nothing("two equal instructions")],
-        edit: "an instruction",
-        stops: true,
-        run: cse,
-    },
-    Pass {
-        name: "dce",
-        summary: "instructions whose results nothing uses go",
-        requires: &[],
-        establishes: &[Fact::Nothing("unused instruction")],
-        edit: "an instruction",
-        stops: true,
-        run: dce,
-    },
-    Pass {
-        name: "propagate-shardings",
-        summary: "from pinned layouts to a layout for every value: axes spread through factors, by priority",
-        requires: &[Fact::At(Level::Logical), Fact::Mesh],
-        establishes: &[Fact::At(Level::Logical), Fact::Decided],
-        edit: "axes of one dimension",
-        stops: true,
-        run: propagate_shardings,
-    },
-    Pass {
-        name: "insert-reshards",
-        summary: "every operator gets its operands in layouts that one assignment of axes to factors admits",
-        requires: &[Fact::At(Level::Logical), Fact::Mesh, Fact::Decided],
-        establishes: &[Fact::At(Level::Sharded), Fact::Decided],
-        edit: "a reshard",
-        stops: false,
-        run: insert_reshards,
-    },
-    Pass {
-        name: "reshard-to-collectives",
-        summary: "every reshard becomes the collectives that move least",
-        requires: &[Fact::At(Level::Sharded), Fact::Mesh],
-        establishes: &[Fact::At(Level::Collective), Fact::Decided],
-        edit: "a reshard",
-        stops: false,
-        run: reshard_to_collectives,
-    },
-    Pass {
-        name: "optimize-collectives",
-        summary: "neighbouring collectives merge, and what they undo vanishes",
-        requires: &[Fact::At(Level::Collective), Fact::Mesh],
-        establishes: &[
-            Fact::At(Level::Collective),
-            Fact::Nothing("collective that a neighbour absorbs"),
-        ],
-        edit: "a merge",
-        stops: true,
-        run: optimize_collectives,
-    },
-    Pass {
-        name: "localize",
-        summary: "extents become one device's shares, and the model one program per pipeline stage",
-        requires: &[Fact::At(Level::Collective), Fact::Mesh, Fact::Decided, Fact::OneModel],
-        establishes: &[Fact::At(Level::Local), Fact::Decided],
-        edit: "a value",
-        stops: false,
-        run: localize,
-    },
-];
 
 impl Pass {
     /// The pass of that name.

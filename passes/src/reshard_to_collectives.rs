@@ -124,7 +124,7 @@ const NEARBY: u64 = 12;
 
 /// Whether every step does what it says whatever the symbols stand for.
 fn suits_every_size(plan: &ReshardPlan, mesh: &Mesh, dims: &[Dim], from: &Layout) -> bool {
-    let sure: Vec<u64> = dims.iter().map(|d| sure_factor(*d)).collect();
+    let sure: Vec<u64> = dims.iter().map(|d| d.known_factor()).collect();
     let mut before = from;
     for step in &plan.steps {
         let permutes = step.op == reshard::Op::CollectivePermute;
@@ -137,14 +137,6 @@ fn suits_every_size(plan: &ReshardPlan, mesh: &Mesh, dims: &[Dim], from: &Layout
         before = &step.out;
     }
     true
-}
-
-/// What is sure to divide an extent: of a symbol's multiple, the coefficient.
-fn sure_factor(dim: Dim) -> u64 {
-    match dim.parts() {
-        (coefficient, Some(_), 1) => coefficient,
-        _ => dim.as_fixed().unwrap_or(1),
-    }
 }
 
 /// Whether a permute leaves every dimension of symbolic extent cut into the same parts.

@@ -62,10 +62,7 @@ fn is_legal(factor: &Factor, mesh: &Mesh, axes: &[AxisRef]) -> bool {
 /// Whether every reference either divides what is left of the extent or follows the order in which
 /// an axis splits unevenly. Of an extent with a symbol, only its coefficient is sure to divide.
 fn places_uneven(factor: &Factor, mesh: &Mesh, axes: &[AxisRef]) -> bool {
-    let extent = match factor.size.parts() {
-        (coefficient, Some(_), 1) => coefficient,
-        _ => factor.size.as_fixed().unwrap_or(1),
-    };
+    let extent = factor.size.known_factor();
     let mut parts = 1u64;
     axes.iter().all(|&axis| {
         parts = parts.saturating_mul(axis.size(mesh));

@@ -1,6 +1,7 @@
 //! Damaged programs: whatever is cut, doubled or swapped, reading and verifying gives findings and
 //! never a panic.
 
+use shardc_tests::random::Random;
 use shardc_tests::{Outcome, findings};
 use std::path::Path;
 
@@ -26,19 +27,6 @@ const STRANGE: [&str; 16] = [
     "sum",
     "1e308",
 ];
-
-/// A small generator of numbers (SplitMix64), so that a failure can be repeated.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % n.max(1) as u64) as usize
-    }
-}
 
 /// The source in pieces: words, numbers and single signs, with the space before them.
 fn pieces(source: &str) -> Vec<&str> {
@@ -73,9 +61,8 @@ fn damage(source: &str, random: &mut Random) -> String {
 
 fn mutate(path: &Path, source: String) -> Outcome {
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let seed = name.bytes().fold(0, |n: u64, b| n.wrapping_mul(31).wrapping_add(b.into()));
     for variant in 0..VARIANTS {
-        let damaged = damage(&source, &mut Random(seed.wrapping_add(variant << 32)));
+        let damaged = damage(&source, &mut Random::of(&name, variant));
         let judged = std::panic::catch_unwind(|| findings(&damaged).len());
         assert!(judged.is_ok(), "variant {variant} panics:\n{damaged}");
     }

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 use shardc_ir::diag::Result;
+use shardc_passes::PASSES;
 use shardc_passes::pipeline::{PIPELINES, Pipeline};
 use shardc_passes::precondition::Fact;
-use shardc_passes::registry::{PASSES, Pass};
+use shardc_passes::registry::Pass;
 
 fn facts(facts: &[Fact]) -> Vec<String> {
     facts.iter().map(Fact::to_string).collect()
@@ -87,33 +88,30 @@ fn pipeline_row(pipeline: &Pipeline) -> Value {
     json!({"name": pipeline.name, "summary": pipeline.summary, "passes": parts(pipeline)})
 }
 
-/// The text of `docs/passes.md`.
-pub fn page() -> String {
+/// The text of `docs/passes.md`; `idea` gives what the file of a pass opens with.
+pub fn page(idea: impl Fn(&str) -> String) -> String {
     let mut out = String::from(
         "# Passes\n\n\
-         Generated from the registry in `passes/src/registry.rs` by `UPDATE_DOCS=1 cargo test -p \
-         shardc-tests --test pass`; a test compares.\n\n\
-         `shardc opt FILE --passes LIST` runs them; `shardc passes NAME` prints a row. Every pass \
-         keeps what the program computes. [add-a-pass.md](add-a-pass.md) says how to add one.\n",
+         `shardc opt FILE --passes LIST` runs passes on a program, `shardc passes NAME` prints a row. \
+         Every pass keeps what the program computes: tests run small programs before and after each, \
+         on simulated meshes, under random layouts.\n\n\
+         This page is generated from the rows in `passes/src/lib.rs` and from what the files of the \
+         passes open with: `UPDATE_DOCS=1 cargo test -p shardc-tests --test passes`. \
+         [add-a-pass.md](add-a-pass.md) says how to add one.\n",
     );
     for pass in PASSES {
-        out.push_str(&format!("\n## {}\n\n{}.\n\n", pass.name, sentence(pass.summary)));
+        out.push_str(&format!("\n## {}\n\n{}\n\n", pass.name, idea(pass.name).trim_end()));
         out.push_str(&format!("- Requires: {}.\n", or_nothing(facts(pass.requires))));
         out.push_str(&format!("- Establishes: {}.\n", or_nothing(facts(pass.establishes))));
         let stops = if pass.stops { "may stop after any edit" } else { "runs as a whole" };
         out.push_str(&format!("- An edit is {}; the pass {stops}.\n", pass.edit));
     }
-    out.push_str("\n# Pipelines\n\nThe name of a pipeline stands for its passes.\n");
+    out.push_str("\n## Pipelines\n\nThe name of a pipeline stands for its passes.\n\n");
     for pipeline in PIPELINES {
         let parts = parts(pipeline).join("`, `");
-        out.push_str(&format!("\n- **{}**: {}: `{parts}`.\n", pipeline.name, pipeline.summary));
+        out.push_str(&format!("- **{}**: {}: `{parts}`.\n", pipeline.name, pipeline.summary));
     }
     out
-}
-
-fn sentence(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map(|c| c.to_uppercase().collect::<String>() + chars.as_str()).unwrap_or_default()
 }
 
 fn or_nothing(facts: Vec<String>) -> String {

@@ -106,7 +106,8 @@ fn collect(place: &Place, sources: &[(&Place, &Held)]) -> Result<Held, String> {
     let helds: Vec<&Held> = distinct.iter().map(|s| s.1).collect();
     Held::together(&helds, |tensors| {
         let mut data = vec![f64::NAN; need];
-        for ((tensor, ranges), source) in tensors.iter().zip(&boxes).zip(&distinct) {
+        let pieces = tensors.iter().zip(&boxes).zip(&distinct);
+        for ((tensor, ranges), source) in pieces.filter(|((_, ranges), _)| size(ranges) > 0) {
             let part = tensor.part(&source.0.relative(ranges));
             put(&mut data, place, ranges, &part);
         }

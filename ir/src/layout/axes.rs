@@ -123,10 +123,36 @@ pub fn subtract(mesh: &Mesh, axes: &[AxisRef], removed: &[AxisRef]) -> Vec<AxisR
     normalise(mesh, &left)
 }
 
-/// The parts of `axes` that lie in some reference of `kept`, in order.
+/// The parts of `axes` that lie in some reference of `kept`, in order; nothing of a reference that
+/// does not share a factorisation with it.
 pub fn intersect(mesh: &Mesh, axes: &[AxisRef], kept: &[AxisRef]) -> Vec<AxisRef> {
-    let removed = subtract(mesh, axes, kept);
-    subtract(mesh, axes, &removed)
+    let mut kept = kept.to_vec();
+    kept.sort_by_key(|a| (a.axis, a.pre()));
+    let common = |axis: AxisRef| {
+        kept.iter().filter_map(move |&other| {
+            let (from, to) = (axis.pre().max(other.pre()), end(mesh, axis).min(end(mesh, other)));
+            let part = (axis.axis == other.axis && from < to && to.is_multiple_of(from))
+                .then(|| range(mesh, axis, from, to))?;
+            (contains(mesh, axis, part) && contains(mesh, other, part)).then_some(part)
+        })
+    };
+    let parts: Vec<AxisRef> = axes.iter().copied().flat_map(common).collect();
+    normalise(mesh, &parts)
+}
+
+/// Whether the references of `part` are parts of those of `whole`, as sets.
+pub fn is_subset(mesh: &Mesh, part: &[AxisRef], whole: &[AxisRef]) -> bool {
+    let rest = subtract(mesh, whole, part);
+    normalise_set(mesh, &[&rest[..], part].concat()) == normalise_set(mesh, whole)
+}
+
+/// What of `part` is not in `whole`, as sets; all of it where they do not share a factorisation.
+pub fn outside(mesh: &Mesh, part: &[AxisRef], whole: &[AxisRef]) -> Vec<AxisRef> {
+    if is_subset(mesh, part, whole) {
+        return Vec::new();
+    }
+    let left = subtract(mesh, part, whole);
+    if left.is_empty() { part.to_vec() } else { left }
 }
 
 /// The axes of the mesh that `used` leaves free, in mesh order.

@@ -13,7 +13,7 @@ mod show;
 mod validate;
 
 pub use extent::{Digit, block, local_extent, primes};
-pub use validate::{MAX_PROBLEMS, follows_primes};
+pub use validate::{MAX_PROBLEMS, follows_primes, refines};
 
 use crate::mesh::AxisRef;
 

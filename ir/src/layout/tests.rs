@@ -128,6 +128,8 @@ fn lists_merge_split_and_subtract() {
     assert_eq!(shown(&axes::subtract(&m, &list("z"), &list("z:(1)2"))), "z:(2)3");
     assert_eq!(shown(&axes::subtract(&m, &list("z:(1)3"), &list("z:(1)2"))), "");
     assert_eq!(shown(&axes::intersect(&m, &list("x, y"), &list("x:(1)2, z"))), "x:(1)2");
+    assert_eq!(shown(&axes::outside(&m, &list("x:(1)2"), &list("x, y"))), "");
+    assert_eq!(shown(&axes::outside(&m, &list("x, y"), &list("x:(1)2"))), "x:(2)4, y");
     assert_eq!(shown(&axes::free(&m, &list("x:(1)2, z"))), "x:(2)4, y");
     let strip = |a: &str, b: &str| axes::strip_prefix(&m, &list(a), &list(b)).map(|l| shown(&l));
     assert_eq!(strip("x, y", "x:(1)2"), Some("x:(2)4, y".into()));

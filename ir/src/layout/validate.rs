@@ -57,6 +57,32 @@ pub fn follows_primes(mesh: &Mesh, axis: AxisRef) -> bool {
     starts && ends
 }
 
+/// Whether the parts that `list` makes of `extent` indices lie inside the parts that its major part
+/// `prefix` makes, so that one becomes the other by gathering or slicing.
+///
+/// A prefix may end inside an axis. Then that is so if the extent divides, or if the prefix takes the
+/// first of the axis's prime factors: 4 indices on an axis of 6 are split by 3 first, and their
+/// halves are no union of such parts.
+pub fn refines(mesh: &Mesh, extent: u64, list: &[AxisRef], prefix: &[AxisRef]) -> bool {
+    let (list, prefix) = (axes::normalise(mesh, list), axes::normalise(mesh, prefix));
+    let Some((&last, before)) = prefix.split_last() else { return true };
+    if !axes::is_prefix(mesh, &list, &prefix) {
+        return false;
+    }
+    let whole = list[before.len()];
+    let shards = mesh.size_of(before).saturating_mul(whole.size(mesh));
+    extent.is_multiple_of(shards) || leads(&primes(whole.size(mesh)), last.size(mesh))
+}
+
+/// Whether the first of `primes` multiply to `part`.
+fn leads(primes: &[u64], part: u64) -> bool {
+    let products = primes.iter().scan(1, |product, p| {
+        *product *= p;
+        Some(*product)
+    });
+    part == 1 || products.into_iter().any(|product| product == part)
+}
+
 fn first(problems: Vec<Diagnostic>) -> Result<()> {
     problems.into_iter().next().map_or(Ok(()), |problem| Err(Box::new(problem)))
 }

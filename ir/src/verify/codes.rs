@@ -84,6 +84,8 @@ crate::codes! {
     COLLECTIVE_RESULT = "V406", User, "the result of a collective has the layout that the collective leaves";
     /// A permute changes the parts.
     PERMUTE_PARTS = "V407", User, "`collective_permute` keeps the parts of every dimension and what pends";
+    /// Parts do not lie inside one another.
+    PARTS_DO_NOT_NEST = "V408", User, "gathers, slices, scatters and exchanges join parts to larger ones, or cut them, also where a size does not divide";
 
     /// A local extent is no share.
     NOT_A_SHARE = "V501", User, "every local extent is the share of a global one under the layout of its value";

@@ -6,7 +6,7 @@ use super::report::{Reporter, Site};
 use crate::attr::AxisList;
 use crate::diag::{Code, Diagnostic};
 use crate::graph::{FuncId, Inst, InstData};
-use crate::layout::{Layout, ReduceKind, axes};
+use crate::layout::{Layout, ReduceKind, axes, refines};
 use crate::mesh::{AxisRef, Mesh};
 use crate::ops::Op;
 use crate::ops::collective::Move;
@@ -71,7 +71,30 @@ fn collective(r: &mut Reporter<'_>, id: FuncId, inst: Inst, data: &InstData) {
             let help = format!("it leaves {}", leaves.show(&mesh));
             r.fail_help(Site::Type(id, result), codes::COLLECTIVE_RESULT, message, help);
         }
-        Ok(_) => {}
+        Ok(_) if matches!(data.op, Op::CollectivePermute(_)) => {}
+        Ok(_) => nested(r, site, name, &ty, [&from, &to]),
+    }
+}
+
+/// V408.
+fn nested(r: &mut Reporter<'_>, site: Site, name: &str, ty: &Type, [from, to]: [&Layout; 2]) {
+    let mesh = r.mesh();
+    for (dim, extent) in ty.dims.iter().enumerate() {
+        let (a, b) = (&from.dims[dim], &to.dims[dim]);
+        let common = axes::common_prefix(&mesh, a, b);
+        let goes_on = |list| refines(&mesh, extent.known_factor(), list, &common);
+        if goes_on(a) && goes_on(b) {
+            continue;
+        }
+        let (a, b) = (show_axes(&mesh, a), show_axes(&mesh, b));
+        let extent = r.module.show_dim(*extent);
+        let message = format!(
+            "`{name}` goes from {a} to {b} in dimension {dim} of size {extent}, whose parts do not \
+             nest"
+        );
+        let help = "an axis splits an uneven extent by its prime factors, largest first; gather down \
+                    to where both agree, then slice";
+        return r.fail_help(site, codes::PARTS_DO_NOT_NEST, message, help.to_string());
     }
 }
 
@@ -162,7 +185,7 @@ impl Effect<'_> {
             let help = format!("complete the pending {} first", first.kind.name());
             return Err(broken(help));
         }
-        if done.is_empty() || !axes::subtract(self.mesh, done, &first.axes).is_empty() {
+        if done.is_empty() || !axes::is_subset(self.mesh, done, &first.axes) {
             let pending = show_axes(self.mesh, &first.axes);
             return Err(broken(format!("{named} pends along {pending}")));
         }

@@ -48,12 +48,8 @@ fn uneven(r: &mut Reporter<'_>, site: Site, mesh: &Mesh, data: &ValueData, shard
         }
         _ => Some(data.ty.dims.clone()),
     };
-    let known = |d: Dim| match d.parts() {
-        (factor, Some(_), 1) => factor,
-        _ => d.as_fixed().unwrap_or(1),
-    };
     let Some(globals) = globals else { return };
-    let dims: Vec<u64> = globals.into_iter().map(known).collect();
+    let dims: Vec<u64> = globals.into_iter().map(Dim::known_factor).collect();
     if let Err(problem) = sharding.layout.check_dims(mesh, &dims) {
         r.report(site, *problem);
     }

@@ -24,7 +24,8 @@
 //! `repeat` and its layer functions · V317 the boundary is complete.
 //!
 //! **Collectives**, from collective level on. V401 types are kept · V402 arguments · V403 axes taken
-//! · V404 axes added · V405 reductions · V406 the layout left · V407 permutes.
+//! · V404 axes added · V405 reductions · V406 the layout left · V407 permutes · V408 parts
+//! that nest.
 //!
 //! **Programs**, at local level. V503 stages · V504, V505 transfers pair up.
 //!

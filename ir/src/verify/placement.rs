@@ -27,7 +27,7 @@ pub(super) fn reshard(r: &mut Reporter<'_>, id: FuncId, inst: Inst, data: &InstD
     let mesh = r.mesh();
     let (from, to) = (r.layout(id, data.operands[0]), r.layout(id, data.results[0]));
     for partial in &to.unreduced {
-        let new = axes::subtract(&mesh, &partial.axes, &from.pending(partial.kind));
+        let new = axes::outside(&mesh, &partial.axes, &from.pending(partial.kind));
         if new.is_empty() {
             continue;
         }

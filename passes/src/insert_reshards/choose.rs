@@ -132,6 +132,9 @@ impl Chooser<'_> {
 
     /// Extends a factor by the axes of `list` that are free, as far as the split stays legal.
     fn take(&self, assignment: &mut Assignment, factor: FactorId, list: &[AxisRef]) {
+        if list.is_empty() || !self.is_outermost(assignment, factor) {
+            return;
+        }
         let now = &assignment.axes[factor];
         let Some(gain) = axes::strip_prefix(self.mesh, list, now) else { return };
         let used = assignment.axes.concat();
@@ -139,6 +142,21 @@ impl Chooser<'_> {
         let wanted = [&now[..], &gain].concat();
         assignment.axes[factor] =
             splits::legal_prefix(&self.rule.factors[factor], self.mesh, &wanted);
+    }
+
+    /// Whether all factors before this one in the dimensions that carry it are split completely:
+    /// only then do its parts lie together.
+    fn is_outermost(&self, assignment: &Assignment, factor: FactorId) -> bool {
+        let full = |f: &FactorId| {
+            let parts = self.mesh.size_of(&assignment.axes[*f]);
+            self.rule.factors[*f].size.as_fixed() == Some(parts)
+        };
+        let before = |factors: &Vec<FactorId>| {
+            let at = factors.iter().position(|f| *f == factor);
+            factors[..at.unwrap_or(0)].iter().all(full)
+        };
+        let values = self.rule.operands.iter().chain(&self.rule.results);
+        values.flatten().all(before)
     }
 
     /// Per way, what may still pend on each operand: late ways first.

@@ -7,7 +7,7 @@ use shardc_ir::attr::AxisList;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::dim::Bindings;
 use shardc_ir::graph::{Def, Func, Inst, Value};
-use shardc_ir::layout::{Layout, ReduceKind, Sharding, axes};
+use shardc_ir::layout::{Layout, Partial, ReduceKind, Sharding, axes};
 use shardc_ir::mesh::{AxisRef, Mesh};
 use shardc_ir::ops::Op;
 use shardc_ir::ops::placement::{Reshard, ToPartial};
@@ -228,9 +228,6 @@ impl<'f, 'm> Mover<'f, 'm> {
 
 /// The axes along which `to` pends and `from` does not, under the same kind.
 fn added(mesh: &Mesh, from: &Layout, to: &Layout) -> Vec<AxisRef> {
-    let mut out = Vec::new();
-    for partial in &to.unreduced {
-        out.extend(axes::subtract(mesh, &partial.axes, &from.pending(partial.kind)));
-    }
-    out
+    let new = |p: &Partial| axes::outside(mesh, &p.axes, &from.pending(p.kind));
+    to.unreduced.iter().flat_map(new).collect()
 }

@@ -1,23 +1,12 @@
-//! Pairs of collectives in a row, of which nobody else reads the middle:
-//!
-//! | pair | becomes |
-//! |---|---|
-//! | gather, gather · slice, slice · reduce, reduce · scatter, scatter · permute, permute | one of them |
-//! | slice, gather of its axes · gather, slice by its axes | the rest of either |
-//! | gather of one dimension, slice of another by the same axes | all_to_all |
-//! | reduce, slice by reduced axes | scatter, and a reduce of the rest on what is left |
-//! | scatter, gather of the same axes | reduce |
-//! | anything, slice · gather, reduction · reduce, scatter | the cheaper order |
-//!
-//! The last row moves a slice before everything, a scatter before a reduce and a gather behind all
-//! of them: each then works on less.
+//! Pairs of collectives in a row, of which nobody else reads the middle.
 
 use super::effect::{after, flat};
 use super::{is_exchange, producer, uses, without_unread};
 use crate::edits::Edits;
 use shardc_ir::attr::AxisList;
+use shardc_ir::dim::Dim;
 use shardc_ir::graph::{Func, Inst, Value};
-use shardc_ir::layout::{Layout, ReduceKind, Sharding, axes};
+use shardc_ir::layout::{Layout, ReduceKind, Sharding, axes, refines};
 use shardc_ir::mesh::{AxisRef, Mesh};
 use shardc_ir::ops::Op;
 use shardc_ir::ops::collective::{
@@ -57,6 +46,7 @@ struct Pair<'a> {
     middle: Value,
     from: &'a Layout,
     to: Layout,
+    extents: &'a [Dim],
 }
 
 /// A collective and the layout it leaves.
@@ -69,8 +59,9 @@ impl<'a> Pair<'a> {
         let (first, data) = producer(func, middle).filter(|(_, d)| is_exchange(&d.op))?;
         let source = data.operands[0];
         let to = func.layout(second.results[0])?.normalise(mesh);
-        let from = func.layout(source)?;
-        Some(Pair { mesh, first, ops: (&data.op, &second.op), source, middle, from, to })
+        let (from, extents) = (func.layout(source)?, &func.ty(source).dims[..]);
+        let ops = (&data.op, &second.op);
+        Some(Pair { mesh, first, ops, source, middle, from, to, extents })
     }
 
     /// What the pair becomes; `None` where it stays.
@@ -82,10 +73,24 @@ impl<'a> Pair<'a> {
         let mut layout = self.from.normalise(self.mesh);
         let mut steps = Vec::new();
         for op in ops {
-            layout = after(&op, &layout, self.mesh)?;
-            steps.push((op, layout.clone()));
+            let next = after(&op, &layout, self.mesh)?;
+            if !self.nest(&layout, &next) {
+                return None;
+            }
+            steps.push((op, next.clone()));
+            layout = next;
         }
         (layout == self.to).then_some(steps)
+    }
+
+    /// Whether the parts of both layouts lie inside one another, also where sizes do not divide.
+    fn nest(&self, from: &Layout, to: &Layout) -> bool {
+        let mut dims = from.dims.iter().zip(&to.dims).zip(self.extents);
+        dims.all(|((a, b), extent)| {
+            let common = axes::common_prefix(self.mesh, a, b);
+            let goes_on = |list| refines(self.mesh, extent.known_factor(), list, &common);
+            goes_on(a) && goes_on(b)
+        })
     }
 
     fn merged(&self) -> Option<Vec<Op>> {
@@ -173,7 +178,7 @@ impl<'a> Pair<'a> {
             scattered.push(AxisList(along));
         }
         let done = flat(&scattered);
-        if done.is_empty() {
+        if done.is_empty() || !axes::is_subset(self.mesh, &done, &sum.axes.0) {
             return None;
         }
         let rest = axes::subtract(self.mesh, &sum.axes.0, &done);

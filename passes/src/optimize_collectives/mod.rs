@@ -1,8 +1,22 @@
 //! `optimize-collectives`: neighbouring collectives merge, and what they undo vanishes.
 //!
-//! Three sweeps run until nothing changes: values that exist already are used again, pairs merge by
-//! the table in [`merge`], and reductions of all terms of a sum become one reduction of the sum.
-//! None of them sends more than before. Everything else is for the e-graph.
+//! Three sweeps run until nothing changes: values that exist already are used again, whether a
+//! collective repeats an equal one or a chain ends where it began; reductions of all terms of a sum
+//! become one reduction of the sum; and pairs in a row merge, of which nobody else reads the middle:
+//!
+//! | pair | becomes |
+//! |---|---|
+//! | gather, gather · slice, slice · reduce, reduce · scatter, scatter · permute, permute | one of them |
+//! | slice, gather of its axes · gather, slice by its axes | the rest of either |
+//! | gather of one dimension, slice of another by the same axes | all_to_all |
+//! | reduce, slice by reduced axes | scatter, and a reduce of the rest on what is left |
+//! | scatter, gather of the same axes | reduce |
+//! | anything, slice · gather, reduction · reduce, scatter | the cheaper order |
+//!
+//! The last row moves a slice before everything, a scatter before a reduce and a gather behind all
+//! of them: each then works on less. Where a size does not divide, a pair merges only if the parts
+//! of each step lie inside one another. Nothing sends more than before; everything else is for the
+//! e-graph.
 
 mod effect;
 mod merge;

@@ -146,6 +146,7 @@ impl Sweeper<'_> {
         let dims = &state.dims[spot.value];
         let used = [&dims.concat()[..], &state.banned[spot.value]].concat();
         let gain = splits::free_prefix(self.mesh, &gain, &used);
+        let gain = self.legal(&site.rule, &dealt, candidate.factor, gain);
         if gain.is_empty() || !self.edits.grant() {
             return;
         }
@@ -173,6 +174,20 @@ impl Sweeper<'_> {
             dealt[..at].iter().all(full) && dealt[at + 1..].iter().all(|(_, l)| l.is_empty());
         let gain = axes::strip_prefix(self.mesh, &candidate.axes, &dealt[at].1)?;
         at_minor_end.then_some(gain)
+    }
+
+    /// As much of a gain as may split the factor behind what splits it already.
+    fn legal(
+        &self,
+        rule: &Rule,
+        dealt: &[(FactorId, Vec<AxisRef>)],
+        factor: FactorId,
+        gain: Vec<AxisRef>,
+    ) -> Vec<AxisRef> {
+        let now = dealt.iter().find(|(f, _)| *f == factor).map_or(&[][..], |(_, list)| list);
+        let wanted = [now, &gain].concat();
+        let legal = splits::useful_prefix(&rule.factors[factor], self.mesh, &wanted);
+        axes::strip_prefix(self.mesh, &legal, now).unwrap_or_default()
     }
 
     fn record(&mut self, site: &Site, spot: &Spot, candidate: &Candidate, gain: &[AxisRef]) {

@@ -30,7 +30,7 @@ pub fn check(request: &Request<'_>) -> Result<()> {
 fn pending(request: &Request<'_>, from: &Layout, to: &Layout) -> Result<()> {
     let mesh = request.mesh;
     for partial in &to.unreduced {
-        let new = axes::subtract(mesh, &partial.axes, &from.pending(partial.kind));
+        let new = axes::outside(mesh, &partial.axes, &from.pending(partial.kind));
         if !new.is_empty() {
             return Err(refuse_new(request, from, partial, &new));
         }

@@ -9,7 +9,7 @@
 use super::Request;
 use super::op::OpKind;
 use super::units::{Atom, Cuts, list_atoms};
-use shardc_ir::layout::{Layout, axes};
+use shardc_ir::layout::{Layout, axes, refines};
 use shardc_ir::mesh::{AxisRef, Mesh};
 
 /// Collectives with the layouts after them.
@@ -20,11 +20,22 @@ pub fn gather_and_slice(request: &Request<'_>) -> Way {
     let (mesh, to) = (request.mesh, request.to);
     let mut way = Trail::new(request);
     way.complete(to);
-    let common = way.at.dims.iter().zip(&to.dims).map(|(a, b)| axes::common_prefix(mesh, a, b));
+    let pairs = way.at.dims.iter().zip(&to.dims).zip(request.dims);
+    let common = pairs.map(|((a, b), &extent)| common_part(mesh, extent, a, b));
     let gathered = Layout { dims: common.collect(), ..way.at.clone() };
     way.go(OpKind::AllGather, gathered);
     way.go(OpKind::AllSlice, to.clone());
     way.steps
+}
+
+/// The major part in which two lists split a dimension alike, without a part of an axis that one of
+/// them does not reach by gathering.
+fn common_part(mesh: &Mesh, extent: u64, a: &[AxisRef], b: &[AxisRef]) -> Vec<AxisRef> {
+    let mut common = axes::common_prefix(mesh, a, b);
+    if !refines(mesh, extent, a, &common) || !refines(mesh, extent, b, &common) {
+        common.pop();
+    }
+    common
 }
 
 /// Slices, reduces, permutes, exchanges and gathers without ever holding more than the larger of

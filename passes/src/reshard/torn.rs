@@ -10,7 +10,7 @@ use super::fallback::Way;
 use super::moves::hub_entry;
 use super::op::OpKind;
 use super::space::{MAX_DIMS, Space, State};
-use super::units::Cuts;
+use super::units::{Cuts, places_evenly};
 use shardc_ir::layout::{Layout, axes};
 
 /// The states in `space` that stand for the source, each with the steps that lead there; a hub
@@ -34,7 +34,8 @@ pub fn starts(request: &Request<'_>, cuts: &Cuts, space: &Space<'_>) -> Vec<(Sta
         if layout != completed {
             way.push((kind, layout.clone()));
         }
-        space.state(&layout).map(|state| (state, way))
+        let cut = places_evenly(mesh, &cuts.atoms, &layout, request.dims);
+        space.state(&layout).filter(|_| cut).map(|state| (state, way))
     };
     let sliced = enter(OpKind::AllSlice, made_whole(request, cuts, &completed));
     let gathered = enter(OpKind::AllGather, without_torn(request, cuts, &completed));

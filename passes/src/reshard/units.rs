@@ -144,7 +144,7 @@ pub fn units(mesh: &Mesh, atoms: &[Atom], from: &Layout, to: &Layout, grain: Gra
 
 /// Whether the atoms of one axis sit in `layout` where their splits are well defined: those that
 /// do not follow the order of primes divide their dimension.
-fn places_evenly(mesh: &Mesh, atoms: &[Atom], layout: &Layout, extents: &[u64]) -> bool {
+pub fn places_evenly(mesh: &Mesh, atoms: &[Atom], layout: &Layout, extents: &[u64]) -> bool {
     layout.dims.iter().zip(extents).all(|(list, &extent)| {
         let mut shards: u64 = 1;
         list.iter().all(|&part| {

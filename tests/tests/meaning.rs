@@ -1,0 +1,216 @@
+//! Every pass keeps what a program computes.
+//!
+//! A case is a small logical program. Simplified, it gives the same numbers. Then it is pinned at
+//! random, on random meshes, and lowered: what every pass leaves is verified, holds what the pass
+//! establishes, and gives the same numbers on the simulated mesh, down to the programs of pipeline
+//! stages.
+
+use shardc_interp::{Inputs, Options as How, Outputs, Tensor, run_on_mesh, run_whole};
+use shardc_ir::dim::Bindings;
+use shardc_ir::dtype::DType;
+use shardc_ir::graph::{Level, Module, ValueData};
+use shardc_ir::layout::{DimAnnotation, Layout, Sharding, axes};
+use shardc_ir::mesh::{AxisRef, Mesh};
+use shardc_ir::ops::Op;
+use shardc_ir::text::{parse, print};
+use shardc_ir::types::Kind;
+use shardc_ir::verify::verify;
+use shardc_passes::registry::{Options, Pass, Run, resolve};
+use shardc_tests::Outcome;
+use shardc_tests::random::Random;
+use std::path::Path;
+
+/// Random pins tried per case.
+const VARIANTS: u64 = 600;
+
+/// Largest relative distance of equal numbers: sums in another order, in f64.
+const TOLERANCE: f64 = 1e-9;
+
+/// Meshes, as axes with sizes.
+const MESHES: [&[(&str, u64)]; 8] = [
+    &[("x", 4)],
+    &[("x", 2), ("y", 2)],
+    &[("x", 2), ("y", 3)],
+    &[("x", 6)],
+    &[("x", 2), ("y", 2), ("z", 2)],
+    &[("x", 1), ("y", 2)],
+    &[("x", 8)],
+    &[("x", 1)],
+];
+
+/// Extents of the run: small, and not all even.
+fn sizes(module: &Module) -> Vec<(String, u64)> {
+    let of = |(i, s): (usize, &shardc_ir::dim::SymDim)| {
+        (s.name.clone(), [3, 4, 5][i % 3].clamp(s.lo, s.hi))
+    };
+    module.syms.values().enumerate().map(of).collect()
+}
+
+/// A tensor for a parameter: positions count, ids stay small, caches hold nothing yet.
+fn input(param: &ValueData, bind: &Bindings, random: &mut Random) -> Tensor {
+    let shape: Vec<usize> = param.ty.dims.iter().map(|d| d.eval(bind) as usize).collect();
+    Tensor::from_fn(&shape, |at| match (param.ty.kind, param.ty.elem.dtype) {
+        (Kind::Cache, _) => f64::NAN,
+        (_, DType::I32) if param.name == "pos" => at[1] as f64,
+        (_, DType::I32) => random.below(11) as f64,
+        _ => random.unit(),
+    })
+}
+
+fn inputs(module: &Module, bind: &Bindings, random: &mut Random) -> Inputs {
+    let main = module.func("main").map(|id| &module.funcs[id]);
+    let params = main.into_iter().flat_map(|f| f.params.iter().map(move |&v| &f.values[v]));
+    params.map(|p| (p.name.clone(), input(p, bind, random))).collect()
+}
+
+/// What of two outputs differs.
+fn differ(wanted: &Outputs, got: &Outputs) -> Option<String> {
+    let pairs = wanted.results.iter().zip(&got.results).enumerate();
+    let results = pairs.map(|(i, (a, b))| (format!("result {i}"), a, b));
+    let caches = wanted
+        .caches
+        .iter()
+        .filter_map(|(name, a)| Some((format!("cache {name}"), a, got.caches.get(name)?)));
+    if wanted.results.len() != got.results.len() || wanted.caches.len() != got.caches.len() {
+        return Some("another number of results".to_string());
+    }
+    results.chain(caches).find_map(|(name, a, b)| {
+        let far = |(x, y): (&f64, &f64)| {
+            !(x.is_nan() && y.is_nan()) && !((x - y).abs() <= TOLERANCE * (1.0 + x.abs()))
+        };
+        let same = a.shape() == b.shape() && !a.data().iter().zip(b.data()).any(far);
+        (!same).then(|| format!("{name} differs"))
+    })
+}
+
+/// Some axes of a mesh, or parts of them, in random order.
+fn some_axes(mesh: &Mesh, random: &mut Random) -> Vec<AxisRef> {
+    let mut out = Vec::new();
+    for axis in mesh.whole_axes() {
+        let size = axis.size(mesh);
+        let part = match (size, random.below(6)) {
+            (4 | 8, 0) => AxisRef::part(axis.axis, 1, 2),
+            (4 | 8, 1) => AxisRef::part(axis.axis, 2, size / 2),
+            (6, 0) => AxisRef::part(axis.axis, 1, 3),
+            (6, 1) => AxisRef::part(axis.axis, 2, 3),
+            _ => axis,
+        };
+        if !random.one_in(3) {
+            let at = random.below(out.len() + 1);
+            out.insert(at, part);
+        }
+    }
+    out
+}
+
+/// A random annotation of a value.
+fn annotation(mesh: &Mesh, rank: usize, random: &mut Random) -> Sharding {
+    let mut layout = Layout::replicated(rank);
+    for axis in some_axes(mesh, random).into_iter().filter(|_| rank > 0) {
+        layout.dims[random.below(rank)].push(axis);
+    }
+    let mut sharding = Sharding::decided(layout);
+    if random.one_in(3) {
+        let dim = |_| DimAnnotation {
+            open: random.one_in(2),
+            priority: random.one_in(3).then(|| random.below(3) as u32),
+        };
+        sharding.dims = (0..rank).map(dim).collect();
+        let used = sharding.layout.axes_used();
+        sharding.replicated = axes::free(mesh, &used).into_iter().take(1).collect();
+    }
+    sharding
+}
+
+/// The program with a random mesh and as many random pins as are legal.
+fn pinned(module: &Module, random: &mut Random) -> Module {
+    let mut module = module.clone();
+    let mesh = Mesh::new("m", MESHES[random.below(MESHES.len())].iter().copied());
+    module.mesh = Some(mesh.clone());
+    let density = 2 + random.below(6);
+    for id in module.funcs.keys().collect::<Vec<_>>() {
+        let values: Vec<_> = module.funcs[id].values.keys().collect();
+        for value in values {
+            if !random.one_in(density) {
+                continue;
+            }
+            let before = module.clone();
+            let rank = module.funcs[id].ty(value).rank();
+            module.funcs[id].values[value].sharding = Some(annotation(&mesh, rank, random));
+            if verify(&module).is_err() {
+                module = before;
+            }
+        }
+    }
+    module
+}
+
+/// Layers per stage: one stage, or two where there are layers enough.
+fn stages(module: &Module, random: &mut Random) -> Vec<u64> {
+    let insts = module.funcs.values().flat_map(|f| f.insts.values());
+    let counts: Vec<u64> = insts
+        .filter_map(|i| if let Op::Repeat(repeat) = &i.op { Some(repeat.count()) } else { None })
+        .collect();
+    match counts[..] {
+        [layers] if layers > 1 && random.one_in(2) => {
+            let first = 1 + random.below(layers as usize - 1) as u64;
+            vec![first, layers - first]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Runs passes one by one; every program that can run gives what is wanted.
+fn check(
+    module: &Module,
+    passes: &[&'static Pass],
+    run: &Run,
+    (inputs, wanted): (&Inputs, &Outputs),
+) -> Result<(), String> {
+    let mut module = module.clone();
+    for pass in passes {
+        let before = module.clone();
+        let context = |what: String| format!("after {}: {what}\n{}", pass.name, print(&before));
+        pass.apply_checked(&mut module, &run.options)
+            .map_err(|d| context(format!("{d} {:?}", d.notes)))?;
+        let how = How::default();
+        let got = match module.level {
+            Level::Logical => run_whole(&module, inputs, &how),
+            _ => run_on_mesh(&module, inputs, &how),
+        };
+        let got = got.map_err(|d| context(format!("{d} {:?}\n{}", d.notes, print(&module))))?;
+        if let Some(what) = differ(wanted, &got) {
+            return Err(context(format!("{what}\n{}", print(&module))));
+        }
+    }
+    Ok(())
+}
+
+fn keeps(path: &Path, source: String) -> Outcome {
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let module = parse(&source).into_result().map_err(|found| found[0].to_string())?.0;
+    let sizes = sizes(&module);
+    let bound: Vec<(&str, u64)> = sizes.iter().map(|(n, v)| (n.as_str(), *v)).collect();
+    let inputs = inputs(&module, &module.bind(&bound), &mut Random::of(&name, 0));
+    let wanted = run_whole(&module, &inputs, &How::default()).map_err(|d| d.to_string())?;
+    let mut run = Run { options: Options { sizes, ..Options::default() }, verify_each: true };
+    let simplify = resolve("absorb-latent-attention,simplify").map_err(|d| d.to_string())?;
+    check(&module, &simplify, &run, (&inputs, &wanted))?;
+    let lower = resolve("default").map_err(|d| d.to_string())?;
+    for variant in 1..=VARIANTS {
+        let mut random = Random::of(&name, variant);
+        let pinned = pinned(&module, &mut random);
+        run.options.stage_layers = stages(&module, &mut random);
+        let checked = check(&pinned, &lower, &run, (&inputs, &wanted));
+        if let Err(e) = checked
+            && !e.contains("cut into pipeline stages")
+        {
+            return Err(format!("variant {variant}: {e}").into());
+        }
+    }
+    Ok(())
+}
+
+datatest_stable::harness! {
+    { test = keeps, root = "files/meaning", pattern = r"\.sir$" },
+}
