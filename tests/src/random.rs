@@ -11,6 +11,12 @@ impl Random {
         Random(seed)
     }
 
+    /// The generator of one variant of the case of that name.
+    pub fn of(name: &str, variant: u64) -> Self {
+        let seed = name.bytes().fold(0, |n: u64, b| n.wrapping_mul(31).wrapping_add(b.into()));
+        Random(seed.wrapping_add(variant << 32))
+    }
+
     fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e3779b97f4a7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58476d1ce4e5b9);
