@@ -1,7 +1,7 @@
 //! The command line as types. Each command's own flags stand with the command.
 
 use crate::commands::{
-    clusters, compile, completions, degrees, families, ops, opt, passes, reshard, simulate,
+    bench, clusters, compile, completions, degrees, families, ops, opt, passes, reshard, simulate,
 };
 use crate::failure::{InSource, Outcome};
 use crate::input::{ModelFiles, Source};
@@ -50,6 +50,8 @@ pub enum Command {
     Opt(opt::OptArgs),
     /// List the passes and pipelines, or describe one
     Passes(passes::PassesArgs),
+    /// Time compiling, and show the memory it needs
+    Bench(bench::BenchArgs),
     /// Print a shell's completion script
     Completions(completions::CompletionsArgs),
 }
@@ -66,7 +68,7 @@ impl Command {
             Command::Ops(args) => args.json,
             Command::Simulate(args) => args.json,
             Command::Passes(args) => args.json,
-            Command::Opt(_) | Command::Completions(_) => false,
+            Command::Opt(_) | Command::Bench(_) | Command::Completions(_) => false,
         }
     }
 }

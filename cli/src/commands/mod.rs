@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub mod bench;
 pub mod clusters;
 pub mod compile;
 pub mod completions;
@@ -27,6 +28,7 @@ pub fn run(command: &Command) -> Outcome {
         Command::Opt(args) => opt::run(args),
         Command::Passes(args) => passes::run(args),
         Command::Simulate(args) => simulate::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::Completions(args) => completions::run(args),
     }
 }

@@ -1,0 +1,67 @@
+//! `shardc bench`: how long compiling takes and how much memory it needs.
+
+use crate::failure::{InSource, Outcome};
+use crate::{input, output};
+use shardc::facade::{self, Request};
+use shardc_ir::text;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Time `compile` on models: all plans of the search, both phases, every dump printed to memory.
+///
+/// One line a model, in the order given. The peak of resident memory grows over the run, so give
+/// the model of interest first.
+#[derive(Clone, Debug, clap::Args)]
+pub struct BenchArgs {
+    /// Model configurations: config.json files, or directories that hold one
+    #[arg(value_name = "MODEL", required = true)]
+    models: Vec<PathBuf>,
+    /// A preset such as h100x8x32, or a cluster file
+    #[arg(long, value_name = "PRESET|FILE", default_value = "h100x8x32")]
+    cluster: String,
+}
+
+/// Runs the command.
+///
+/// Errors: input that cannot be read, or a model that does not fit the cluster.
+pub fn run(args: &BenchArgs) -> Outcome {
+    let cluster = input::cluster(&args.cluster)?;
+    output::print(&format!(
+        "compile for {} ({} devices)\n{:>10} {:>12} {:>12} {:>8}  model\n",
+        cluster.name,
+        cluster.devices(),
+        "seconds",
+        "peak memory",
+        "IR text",
+        "plans"
+    ))?;
+    for path in &args.models {
+        let files = input::model(path)?;
+        let start = Instant::now();
+        let request = Request::new(&files.config.text, cluster.clone());
+        let plan = facade::compile(&request, &mut |_, _| {}).in_source(&files.config)?;
+        let dumps = plan.phases.iter().flat_map(|p| &p.dumps);
+        let bytes: usize = dumps.map(|(_, module)| text::print(module).len()).sum();
+        let seconds = start.elapsed().as_secs_f64();
+        let peak = peak_memory().map_or("unknown".to_string(), mebibytes);
+        output::print(&format!(
+            "{seconds:>10.2} {peak:>12} {:>12} {:>8}  {}\n",
+            mebibytes(bytes as u64),
+            plan.evaluations,
+            path.display()
+        ))?;
+    }
+    Ok(())
+}
+
+/// Peak resident memory of this process in bytes, where the system tells.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib.saturating_mul(1024))
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1u32 << 20))
+}
