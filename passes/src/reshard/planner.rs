@@ -20,6 +20,10 @@ use std::collections::BTreeMap;
 /// machine that makes it.
 const EDGES: usize = 1_000_000;
 
+/// As [`EDGES`], for parts of axes under a caller's prices: a program asks for thousands of reshards,
+/// whole axes are found long before, and parts of them seldom pay.
+const PRICED_EDGES: usize = 4096;
+
 /// Units up to which a search goes on for bytes that only padding makes up.
 const SMALL: usize = 6;
 
@@ -251,12 +255,20 @@ impl<'a> Choice<'a> {
             return true;
         }
         let plain: Vec<Start> = starts.iter().map(|(start, _)| *start).collect();
-        match least_peak(&space, &plain, EDGES) {
+        match least_peak(&space, &plain, self.edges(grain)) {
             Some(peak) if peak <= best_peak => {
                 !matches!(self.run(&space, &starts, peak, grain), Outcome::Exhausted)
             }
             Some(_) => true,
             None => false,
+        }
+    }
+
+    /// Steps that a search at one grain may look at.
+    fn edges(&self, grain: Grain) -> usize {
+        match (self.objective, grain) {
+            (Objective::PeakThenPrice(_), Grain::Divisors) => PRICED_EDGES,
+            _ => EDGES,
         }
     }
 
@@ -273,7 +285,7 @@ impl<'a> Choice<'a> {
             // Splitting axes has to save bytes; it does not save steps.
             _ => Cost { price: c.cost.price, ..Cost::default() },
         });
-        let limits = Limits { cap, below, edges: EDGES };
+        let limits = Limits { cap, below, edges: self.edges(grain) };
         let plain: Vec<Start> = starts.iter().map(|(start, _)| *start).collect();
         let outcome = match self.objective {
             Objective::PeakThenPrice(prices) => {
