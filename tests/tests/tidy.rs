@@ -174,6 +174,31 @@ fn nothing_is_left_for_later() {
     none(problems);
 }
 
+/// The targets of relative Markdown links.
+fn links(text: &str) -> Vec<&str> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let local = |t: &&str| !t.contains("://") && !t.starts_with('#') && !t.contains(' ');
+    targets.map(|t| t.split('#').next().unwrap_or(t)).filter(local).collect()
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut pages = files("md");
+    for name in ["README.md", "ARCHITECTURE.md", "STYLE.md"] {
+        if let Ok(text) = fs::read_to_string(root().join(name)) {
+            pages.insert(name.to_string(), text);
+        }
+    }
+    let mut problems = Vec::new();
+    for (path, text) in &pages {
+        let folder = root().join(path).parent().unwrap().to_path_buf();
+        for target in links(text).into_iter().filter(|t| !folder.join(t).exists()) {
+            problems.push(format!("{path} links to {target}, which does not exist"));
+        }
+    }
+    none(problems);
+}
+
 #[test]
 fn every_page_can_be_reached() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
