@@ -26,6 +26,9 @@ impl<'a> Operands<'a> {
         };
         let mut one = || next(true)?.ok_or("an operand of attention is missing");
         let (q, k, v, positions) = (one()?, one()?, one()?, Positions(one()?));
+        if a.alibi {
+            return Err("attention with ALiBi slopes has no evaluator here".to_string());
+        }
         let (sinks, selected) = (next(a.sinks)?, next(a.selected)?);
         let fresh = next(a.fresh)?.zip(next(a.fresh)?).map(|(k, v)| [k, v]);
         let operands = Operands { q, k, v, positions, sinks, selected, fresh };
