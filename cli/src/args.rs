@@ -1,7 +1,8 @@
 //! The command line as types. Each command's own flags stand with the command.
 
 use crate::commands::{
-    bench, clusters, compile, completions, degrees, families, ops, opt, passes, reshard, simulate,
+    bench, clusters, compile, completions, cost, degrees, families, ops, opt, passes, reshard,
+    simulate,
 };
 use crate::failure::{InSource, Outcome};
 use crate::input::{ModelFiles, Source};
@@ -42,6 +43,8 @@ pub enum Command {
     Families(families::FamiliesArgs),
     /// List the cluster presets
     Clusters(clusters::ClustersArgs),
+    /// Predict the latency of every row of a table of measured kernels or collectives
+    Cost(cost::CostArgs),
     /// List the operators of the IR, or describe one with an example and its sharding rule
     Ops(ops::OpsArgs),
     /// Simulate a plan that serves a trace or random arrivals
@@ -65,6 +68,7 @@ impl Command {
             Command::Reshard(args) => args.json,
             Command::Families(args) => args.json,
             Command::Clusters(args) => args.json,
+            Command::Cost(args) => args.json,
             Command::Ops(args) => args.json,
             Command::Simulate(args) => args.json,
             Command::Passes(args) => args.json,

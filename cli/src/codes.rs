@@ -39,4 +39,10 @@ shardc_ir::codes! {
     STUCK = "U136", User, "a simulation has a step without end, or runs out of time or numbers";
     /// A drawing failed.
     DRAWING = "X902", Internal, "a drawing failed";
+    /// A table is not one of named columns.
+    TABLE_SHAPE = "U140", User, "a table has no header, or a row of another width";
+    /// A table lacks a column.
+    TABLE_COLUMN = "U141", User, "a table lacks a column";
+    /// A cell makes no sense.
+    TABLE_CELL = "U142", User, "a cell of a table is not what its column holds";
 }

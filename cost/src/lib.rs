@@ -5,6 +5,7 @@
 
 pub mod codes;
 pub mod collective;
+mod fitted;
 pub mod machine;
 pub mod memory;
 mod nearest;

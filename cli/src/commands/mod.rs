@@ -4,6 +4,7 @@ pub mod bench;
 pub mod clusters;
 pub mod compile;
 pub mod completions;
+pub mod cost;
 pub mod degrees;
 pub mod families;
 mod figures;
@@ -24,6 +25,7 @@ pub fn run(command: &Command) -> Outcome {
         Command::Reshard(args) => reshard::run(args).map_err(Into::into),
         Command::Families(args) => families::run(args),
         Command::Clusters(args) => clusters::run(args),
+        Command::Cost(args) => cost::run(args),
         Command::Ops(args) => ops::run(args),
         Command::Opt(args) => opt::run(args),
         Command::Passes(args) => passes::run(args),

@@ -1,7 +1,7 @@
 //! Collectives among devices of one node.
 
 use super::table::{Measured, Reading, read};
-use super::{Fabric, Timing};
+use super::{CollectiveCost, Fabric, Timing, ring_share};
 use crate::machine::LinkKind;
 use crate::source::Source;
 
@@ -17,7 +17,48 @@ const CUSTOM_DEVICES: u64 = 8;
 /// Largest buffer of the custom all-reduce, bytes (vLLM 0.24).
 const CUSTOM_BYTES: f64 = 8_388_608.0;
 
+/// Kernels that sum a buffer over the devices of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AllReduceKernel {
+    /// NCCL's choice.
+    Nccl,
+    /// One- and two-shot kernels over peer memory, in a CUDA graph.
+    Custom,
+    /// The same, called from the host: a launch, and a copy into a buffer that peers can read.
+    CustomEager,
+}
+
+/// Host time of an eager custom all-reduce, ns, at 2, 4 and 8 devices (vLLM 0.24).
+const EAGER_NS: [f64; 3] = [20_500.0, 22_200.0, 23_300.0];
+
 impl Fabric<'_> {
+    /// Every device of a node ends with the sum of `bytes`, by a given kernel. Plans take the
+    /// faster one ([`all_reduce`](Fabric::all_reduce)); this is for comparing with measurements.
+    pub fn all_reduce_by(&self, kernel: AllReduceKernel, size: u64, bytes: u64) -> CollectiveCost {
+        let wire = ring_share(size, bytes.saturating_mul(2));
+        if size <= 1 || bytes == 0 {
+            return CollectiveCost::NOTHING;
+        }
+        let op = match kernel {
+            AllReduceKernel::Nccl => Measured::AllReduce,
+            AllReduceKernel::Custom | AllReduceKernel::CustomEager => Measured::AllReduceCustom,
+        };
+        let mut timing = self.node_timing(op, size, bytes as f64);
+        match kernel {
+            AllReduceKernel::Nccl => {}
+            AllReduceKernel::Custom => timing.algorithm = shots(size, bytes as f64),
+            AllReduceKernel::CustomEager => {
+                let memory = &self.cluster.device.memory;
+                let copy = 2.0 * bytes as f64 / (memory.achieved * memory.bytes_per_s) * 1e9;
+                let host = EAGER_NS[(size.ilog2().min(3) as usize).saturating_sub(1)];
+                timing.ns = (timing.ns + copy).max(host);
+                timing.algorithm = shots(size, bytes as f64);
+                timing.source = Source::Modelled;
+            }
+        }
+        timing.cost(wire)
+    }
+
     /// A measured collective of `devices` devices, on this node's links, ns.
     pub(super) fn node_timing(&self, op: Measured, devices: u64, bytes: f64) -> Timing {
         let Some(reading) = read(op, devices, bytes).filter(|_| devices > 1 && bytes > 0.0) else {

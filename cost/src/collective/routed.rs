@@ -4,7 +4,7 @@
 //! Two kernels compete, as in DeepEP: *low-latency* sends one copy for each chosen expert;
 //! *normal* sends one copy to each device, and one to each node, that holds some chosen expert.
 //! Fitted on one H100 node (SGLang 0.5.12 rows of aiconfigurator-core 0.12.0, Apache-2.0), mean
-//! error 6 to 12 %. Across nodes the constants are DeepEP's public figures.
+//! error 6 to 12 % each. Across nodes the constants are DeepEP's public figures.
 
 use super::{CollectiveCost, Fabric, Group, Timing};
 use crate::source::Source;
@@ -22,6 +22,18 @@ pub struct Routed {
     pub bits: f64,
 }
 
+/// Which kernel routes tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoutedKernel {
+    /// One copy for each chosen expert.
+    LowLatency,
+    /// One copy for each device that holds a chosen expert.
+    Normal {
+        /// Multiprocessors that copy; about 20 fill the links.
+        multiprocessors: u64,
+    },
+}
+
 /// Constants of one kernel on the measured machine.
 #[derive(Clone, Copy, Debug)]
 struct Kernel {
@@ -32,23 +44,37 @@ struct Kernel {
     network_ns: f64,
     /// Bytes/s inside the node.
     node_bytes_per_s: f64,
-    /// One copy for each device rather than for each chosen expert.
-    distinct: bool,
+    /// Multiprocessors that fill the links, for kernels that send one copy to each device; 0 for
+    /// those that send one for each chosen expert.
+    full: u64,
 }
 
 const DISPATCH: [Kernel; 2] = [
-    kernel("low-latency", 11_500.0, 20_000.0, 278e9, false),
-    kernel("normal", 26_800.0, 40_000.0, 281e9, true),
+    kernel("low-latency", 11_200.0, 20_000.0, 326e9, 0),
+    kernel("normal", 26_100.0, 40_000.0, 354e9, 21),
 ];
 const COMBINE: [Kernel; 2] = [
-    kernel("low-latency", 11_300.0, 20_000.0, 247e9, false),
-    kernel("normal", 39_500.0, 40_000.0, 308e9, true),
+    kernel("low-latency", 11_200.0, 20_000.0, 285e9, 0),
+    kernel("normal", 38_400.0, 40_000.0, 368e9, 18),
 ];
 /// Extra rows of the busiest device for each doubling of the group (a guess).
 const IMBALANCE: f64 = 0.05;
 
-const fn kernel(name: &'static str, base: f64, network: f64, bw: f64, distinct: bool) -> Kernel {
-    Kernel { name, base_ns: base, network_ns: network, node_bytes_per_s: bw, distinct }
+const fn kernel(name: &'static str, base: f64, network: f64, bw: f64, full: u64) -> Kernel {
+    Kernel { name, base_ns: base, network_ns: network, node_bytes_per_s: bw, full }
+}
+
+impl RoutedKernel {
+    fn constants(self, kernels: [Kernel; 2]) -> Kernel {
+        let [low_latency, normal] = kernels;
+        match self {
+            RoutedKernel::LowLatency => low_latency,
+            RoutedKernel::Normal { multiprocessors } => {
+                let share = multiprocessors.clamp(1, normal.full) as f64 / normal.full as f64;
+                Kernel { node_bytes_per_s: normal.node_bytes_per_s * share, ..normal }
+            }
+        }
+    }
 }
 
 impl Routed {
@@ -74,6 +100,21 @@ impl Fabric<'_> {
         self.routed(group, tokens, COMBINE)
     }
 
+    /// Tokens to the devices of their experts by a given kernel, for comparing with measurements.
+    pub fn dispatch_by(
+        &self,
+        kernel: RoutedKernel,
+        group: Group,
+        tokens: Routed,
+    ) -> CollectiveCost {
+        self.routed(group, tokens, [kernel.constants(DISPATCH); 2])
+    }
+
+    /// Expert results back by a given kernel, likewise.
+    pub fn combine_by(&self, kernel: RoutedKernel, group: Group, tokens: Routed) -> CollectiveCost {
+        self.routed(group, tokens, [kernel.constants(COMBINE); 2])
+    }
+
     fn routed(&self, group: Group, tokens: Routed, kernels: [Kernel; 2]) -> CollectiveCost {
         if group.size <= 1 || [tokens.tokens, tokens.hidden, tokens.top_k].contains(&0) {
             return CollectiveCost::NOTHING;
@@ -84,7 +125,7 @@ impl Fabric<'_> {
 
     fn routed_timing(&self, group: Group, tokens: Routed, kernel: Kernel) -> Timing {
         let chosen = tokens.top_k as f64;
-        let (near, far) = if kernel.distinct {
+        let (near, far) = if kernel.full > 0 {
             let nodes = distinct(group.nodes, tokens.top_k);
             (distinct(group.size, tokens.top_k), nodes * ring(group.nodes))
         } else {

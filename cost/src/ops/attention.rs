@@ -1,55 +1,13 @@
 //! Attention: many new tokens (compute) and one token a request over a cache (bytes).
+//!
+//! Both are measured surfaces over blocks (requests · KV heads), query rows, keys that a query sees
+//! in the mean, tokens of a request, and head width. Windows, chunks and cached prefixes only
+//! change the keys.
 
-use super::{OpCost, Pricer, Terms, soft_max};
+use super::{OpCost, Pricer, Span, Terms, soft_max};
+use crate::fitted::{Fitted, Rates};
 use crate::machine::Math;
-use crate::profile::DecodeFit;
-
-/// Which earlier positions a position sees, itself included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Span {
-    /// All earlier ones.
-    Causal,
-    /// All, later ones too.
-    Full,
-    /// The last so many.
-    Window(u64),
-    /// Those of its own chunk of so many positions.
-    Chunk(u64),
-}
-
-impl Span {
-    /// Number of (query, key) pairs of the queries at positions `past..past + new`.
-    pub fn pairs(self, past: u64, new: u64) -> f64 {
-        match self {
-            Span::Full => new as f64 * (past as f64 + new as f64),
-            Span::Causal => rising(past, new),
-            Span::Window(w) => {
-                let growing = new.min(w.saturating_sub(past));
-                rising(past, growing) + (new - growing) as f64 * w as f64
-            }
-            Span::Chunk(c) => {
-                let c = c.max(1);
-                let first = new.min(c - past % c);
-                let rest = new - first;
-                rising(past % c, first) + (rest / c) as f64 * rising(0, c) + rising(0, rest % c)
-            }
-        }
-    }
-
-    /// Cached positions that a query at the end of `context` positions reads at most.
-    pub fn reach(self, context: u64) -> u64 {
-        match self {
-            Span::Causal | Span::Full => context,
-            Span::Window(w) | Span::Chunk(w) => context.min(w),
-        }
-    }
-}
-
-/// Sum of `past + 1, past + 2, …, past + new`.
-fn rising(past: u64, new: u64) -> f64 {
-    let (past, new) = (past as f64, new as f64);
-    new * past + new * (new + 1.0) / 2.0
-}
+use crate::profile::{DecodeFit, PrefillFit};
 
 /// Attention of `new` tokens of each request, after `past` cached ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,7 +56,14 @@ pub struct Decode {
 }
 
 /// Query heads that share a KV head are computed in tiles of this many rows.
-const DECODE_TILE: u64 = 64;
+const DECODE_TILE: f64 = 64.0;
+/// Cached elements of a token in the measured latent caches: rank 512 and rotary 64.
+const LATENT: f64 = 576.0;
+/// Share of peak FLOP/s, and of bandwidth, of what lies outside a surface.
+const BEYOND: (f64, f64) = (0.62, 0.85);
+/// Share of peak bandwidth that no measured row exceeds by much when the cache comes from memory
+/// (2.7 to 3.06 of 3.35 TB/s).
+const COLD: f64 = 0.92;
 
 impl Decode {
     /// Absorbed multi-head latent attention: all heads read one latent of `rank + rope` elements,
@@ -124,6 +89,10 @@ impl Decode {
             kv_bits,
         }
     }
+
+    fn is_latent(&self) -> bool {
+        self.kv_elements < self.qk_dim.saturating_add(self.v_dim)
+    }
 }
 
 impl Pricer<'_> {
@@ -132,89 +101,167 @@ impl Pricer<'_> {
         if [p.requests, p.new, p.heads, p.kv_heads, p.qk_dim].contains(&0) {
             return OpCost::NOTHING;
         }
-        let fit = if p.kv_bits <= 8 { &self.profile.prefill_8 } else { &self.profile.prefill_16 };
-        let pairs = p.requests as f64 * p.heads as f64 * p.span.pairs(p.past, p.new);
-        let width = p.qk_dim as f64 + p.v_dim as f64;
-        let flops = 2.0 * pairs * width;
+        let eight = p.kv_bits <= 8;
+        let (name, fit) = match eight {
+            true => ("prefill_8", &self.profile.prefill_8),
+            false => ("prefill_16", &self.profile.prefill_16),
+        };
+        let width = (p.qk_dim as f64 + p.v_dim as f64) / 2.0;
+        let requests = p.requests as f64;
+        let rows = requests * p.heads as f64 * p.new as f64;
+        let blocks = requests * p.kv_heads as f64;
+        let at = [blocks, rows, p.span.mean_keys(p.past, p.new), p.new as f64, width];
+        let rates = &self.tuned.rates;
+        let bits = class_bits(eight);
+        let surface = || {
+            let reference = |at| prefill_terms(&Rates::H100, fit, bits, at).total;
+            let here = |at| prefill_terms(rates, fit, bits, at).total;
+            Fitted::carry(name, *rates == Rates::H100, reference, here)
+        };
+        let read = |s: &Fitted<5>| s.read(at, |at| beyond(rates, bits, at));
+        let mut reading = self.tuned.prefill.with(&eight, surface, read);
+        let flops = 4.0 * requests * p.heads as f64 * p.span.pairs(p.past, p.new) * width;
         let cached = p.span.reach(p.past).saturating_add(p.new) as f64;
-        let moved = p.new as f64 * p.heads as f64 * 2.0
-            + cached * p.kv_heads as f64 * f64::from(p.kv_bits) / 8.0;
-        let bytes = p.requests as f64 * moved * width;
-        let peak = self.device.flops.of(Math::Bf16);
-        let floor = self.floor(fit.floor_ns);
-        let work = 2.0 * pairs * (width + 2.0 * fit.softmax_dim);
-        let compute = work / (fit.compute * peak) * 1e9;
-        let memory = self.memory(bytes, fit.memory);
-        let terms = Terms { floor, compute, memory, total: floor + compute + memory };
-        self.cost(terms, flops, bytes, peak)
+        let elements = blocks * cached * 2.0 * width;
+        reading.ns += self.wider(elements, p.kv_bits, bits);
+        let bytes = rows * 4.0 * width + elements * f64::from(p.kv_bits) / 8.0;
+        let terms = Terms { total: reading.ns, ..prefill_terms(rates, fit, bits, at) };
+        self.cost(terms, flops, bytes, rates.flops.of(Math::Bf16)).from(reading)
     }
 
-    /// Time of attention of one token a request.
+    /// Time of attention of one token a request. Outside benchmarks, where each layer has a cache
+    /// of its own, the cache comes from memory however small it is.
     pub fn decode_attention(&self, d: &Decode) -> OpCost {
         if [d.requests, d.context, d.heads, d.kv_heads, d.qk_dim].contains(&0) {
             return OpCost::NOTHING;
         }
-        let fit = self.decode_fit(d);
+        let (latent, eight) = (d.is_latent(), d.kv_bits <= 8);
+        let requests = d.requests as f64;
+        let (blocks, rows) = (requests * d.kv_heads as f64, requests * d.heads as f64);
         let seen = d.span.reach(d.context) as f64;
-        let blocks = d.requests as f64 * d.kv_heads as f64;
-        let width = d.qk_dim as f64 + d.v_dim as f64;
-        let cached = blocks * seen * d.kv_elements as f64 * f64::from(d.kv_bits) / 8.0;
-        let bytes = cached + d.requests as f64 * d.heads as f64 * width * 2.0;
-        let flops = 2.0 * d.requests as f64 * d.heads as f64 * seen * width;
-        let peak = self.device.flops.of(Math::Bf16);
-        let tiles = d.heads.div_ceil(d.kv_heads).div_ceil(DECODE_TILE) as f64;
-        let padded = 2.0 * blocks * tiles * DECODE_TILE as f64 * seen * width;
-        let floor = self.floor(fit.floor_ns);
-        let compute = padded.max(flops) / (fit.compute * peak) * 1e9;
-        let memory = self.memory(bytes, fit.memory);
-        let launched = blocks * tiles / self.device.multiprocessors as f64 * fit.block_ns;
-        let total = floor + soft_max(memory, launched).max(compute);
-        let terms = Terms { floor, compute, memory: memory.max(launched), total };
-        self.cost(terms, flops, bytes, peak)
+        let width = (d.qk_dim as f64 + d.v_dim as f64) / 2.0;
+        let elements = blocks * seen * d.kv_elements as f64;
+        let reading = if latent {
+            let keys = seen * d.kv_elements as f64 / LATENT;
+            self.latent_reading(eight, [blocks, rows, keys])
+        } else {
+            let width = width.max(d.kv_elements as f64 / 2.0);
+            self.decode_reading(eight, [blocks, rows, seen, d.context as f64, width])
+        };
+        let rates = &self.tuned.rates;
+        let bits = class_bits(eight);
+        let fit = self.decode_fit(latent, eight);
+        let floor = rates.latency(fit.floor_ns);
+        let bytes = elements * f64::from(d.kv_bits) / 8.0 + rows * width * 4.0;
+        let mut total = reading.ns + self.wider(elements, d.kv_bits, bits);
+        if !self.profile.benchmark {
+            total = total.max(floor + rates.stream(bytes, COLD));
+        }
+        let flops = 4.0 * rows * seen * width;
+        let peak = rates.flops.of(Math::Bf16);
+        let compute = flops / (fit.compute * peak) * 1e9;
+        let memory = rates.stream(bytes, fit.memory);
+        self.cost(Terms { floor, compute, memory, total }, flops, bytes, peak).from(reading)
     }
 
-    fn decode_fit(&self, d: &Decode) -> &DecodeFit {
-        let latent = d.kv_elements < d.qk_dim.saturating_add(d.v_dim);
-        match (latent, d.kv_bits <= 8) {
+    fn decode_reading(&self, eight: bool, at: [f64; 5]) -> crate::fitted::Reading {
+        let (rates, bits, fit) =
+            (&self.tuned.rates, class_bits(eight), self.decode_fit(false, eight));
+        let surface = || {
+            let name = if eight { "decode_8" } else { "decode_16" };
+            let formula = |rates: &Rates, [blocks, rows, keys, _, width]: [f64; 5]| {
+                let elements = 2.0 * width;
+                decode_ns(rates, fit, bits, [blocks, rows, keys], elements, width)
+            };
+            let reference = |at| formula(&Rates::H100, at);
+            Fitted::carry(name, *rates == Rates::H100, reference, |at| formula(rates, at))
+        };
+        self.tuned.decode.with(&eight, surface, |s| s.read(at, |at| beyond(rates, bits, at)))
+    }
+
+    fn latent_reading(&self, eight: bool, at: [f64; 3]) -> crate::fitted::Reading {
+        let (rates, bits, fit) =
+            (&self.tuned.rates, class_bits(eight), self.decode_fit(true, eight));
+        // Scores are as wide as a latent, values 8/9 of it.
+        let width = LATENT * 17.0 / 18.0;
+        let surface = || {
+            let name = if eight { "latent_8" } else { "latent_16" };
+            let reference = |at| decode_ns(&Rates::H100, fit, bits, at, LATENT, width);
+            let here = |at| decode_ns(rates, fit, bits, at, LATENT, width);
+            Fitted::carry(name, *rates == Rates::H100, reference, here)
+        };
+        let outside = |[blocks, rows, keys]: [f64; 3]| {
+            let work = 4.0 * rows * keys * width / (BEYOND.0 * rates.flops.of(Math::Bf16)) * 1e9;
+            work + rates.stream(blocks * keys * LATENT * bits / 8.0, BEYOND.1)
+        };
+        self.tuned.latent.with(&eight, surface, |s| s.read(at, outside))
+    }
+
+    fn decode_fit(&self, latent: bool, eight: bool) -> &DecodeFit {
+        match (latent, eight) {
             (false, false) => &self.profile.decode_16,
             (false, true) => &self.profile.decode_8,
             (true, false) => &self.profile.latent_16,
             (true, true) => &self.profile.latent_8,
         }
     }
+
+    /// Time of the bits of cached elements beyond those of the measured rows, ns.
+    fn wider(&self, elements: f64, kv_bits: u32, measured: f64) -> f64 {
+        let more = (f64::from(kv_bits) - measured).max(0.0);
+        self.tuned.rates.stream(elements * more / 8.0, BEYOND.1)
+    }
+}
+
+/// Bits of a cached element in the measured rows.
+fn class_bits(eight: bool) -> f64 {
+    if eight { 8.0 } else { 16.0 }
+}
+
+/// The formula of [`PrefillFit`].
+fn prefill_terms(rates: &Rates, fit: &PrefillFit, bits: f64, at: [f64; 5]) -> Terms {
+    let [blocks, rows, keys, new, width] = at;
+    let work = 4.0 * rows * keys * (width + fit.softmax_dim);
+    let bytes = rows * width * 4.0 + blocks * new.max(keys) * width * bits / 4.0;
+    let floor = rates.latency(fit.floor_ns);
+    let compute = work / (fit.compute * rates.flops.of(Math::Bf16)) * 1e9;
+    let memory = rates.stream(bytes, fit.memory);
+    Terms { floor, compute, memory, total: floor + compute + memory }
+}
+
+/// The formula of [`DecodeFit`] over (blocks, query rows, keys), each key of so many `elements`.
+fn decode_ns(
+    rates: &Rates,
+    fit: &DecodeFit,
+    bits: f64,
+    [blocks, rows, keys]: [f64; 3],
+    elements: f64,
+    width: f64,
+) -> f64 {
+    let tiles = ((rows / blocks).max(1.0) / DECODE_TILE).ceil();
+    let bytes = blocks * keys * elements * bits / 8.0 + rows * width * 4.0;
+    let memory = rates.stream(bytes, fit.memory);
+    let launched = blocks * tiles / rates.multiprocessors * rates.latency(fit.block_ns);
+    let padded = 4.0 * blocks * tiles * DECODE_TILE * keys * width;
+    let compute = padded / (fit.compute * rates.flops.of(Math::Bf16)) * 1e9;
+    rates.latency(fit.floor_ns) + soft_max(memory, launched).max(compute)
+}
+
+/// What sizes outside the surfaces add.
+fn beyond(rates: &Rates, bits: f64, [blocks, rows, keys, _, width]: [f64; 5]) -> f64 {
+    let work = 4.0 * rows * keys * width / (BEYOND.0 * rates.flops.of(Math::Bf16)) * 1e9;
+    let bytes = blocks * keys * width * bits / 4.0 + rows * width * 4.0;
+    work + rates.stream(bytes, BEYOND.1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Pairs by counting.
-    fn counted(span: Span, past: u64, new: u64) -> f64 {
-        let seen = |i: u64| match span {
-            Span::Full => past + new,
-            Span::Causal => i + 1,
-            Span::Window(w) => (i + 1).min(w),
-            Span::Chunk(c) => i % c + 1,
-        };
-        (past..past + new).map(seen).sum::<u64>() as f64
-    }
-
-    #[test]
-    fn pairs_match_a_count() {
-        for span in [Span::Causal, Span::Full, Span::Window(5), Span::Window(1), Span::Chunk(7)] {
-            for (past, new) in [(0, 1), (0, 20), (3, 9), (6, 1), (30, 2)] {
-                assert_eq!(
-                    span.pairs(past, new),
-                    counted(span, past, new),
-                    "{span:?} {past} {new}"
-                );
-            }
-        }
-    }
-
     #[test]
     fn latent_cache_is_read_once_for_all_heads() {
         let mla = Decode::mla(1, 1000, 128, 512, 64, 16);
         assert_eq!((mla.kv_heads, mla.kv_elements, mla.v_dim), (1, 576, 512));
+        assert!(mla.is_latent());
     }
 }

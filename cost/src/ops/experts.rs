@@ -1,8 +1,13 @@
 //! Routed experts: grouped products over the experts that some token chose.
+//!
+//! A measured surface over (rows, local experts, local width, hidden width) holds for balanced
+//! load. Uneven load is read from the same surface at other rows: those of the busiest device where
+//! work counts, one for each touched expert where weights do.
 
 use super::{OpCost, Operands, Pricer, Terms, soft_max};
+use crate::fitted::{Fitted, Rates};
 use crate::machine::Math;
-use crate::profile::ExpertFit;
+use crate::profile::{ExpertFit, Load};
 
 /// The routed experts of one layer on one device: up (and gate), activation, down, with the
 /// permutations on both sides.
@@ -26,6 +31,9 @@ pub struct Experts {
     pub operands: Operands,
 }
 
+/// Share of peak bandwidth of what lies outside the surface.
+const BEYOND_MEMORY: f64 = 0.8;
+
 impl Experts {
     /// Rows that the mean device computes: tokens · top_k / ep.
     pub fn rows(&self) -> f64 {
@@ -44,48 +52,94 @@ impl Experts {
         let missed = 1.0 - (self.top_k as f64 / self.experts.max(1) as f64).min(1.0);
         self.local() as f64 * (1.0 - missed.powf(self.tokens as f64))
     }
+
+    fn matrices(&self) -> f64 {
+        if self.gated { 3.0 } else { 2.0 }
+    }
+}
+
+impl Load {
+    /// Rows at which the surface of balanced load takes as long as this load does.
+    fn rows(&self, e: &Experts) -> f64 {
+        let (rows, local) = (e.rows(), e.local() as f64);
+        let Load::Skewed { few, many, spread, tail, idle } = *self else { return rows };
+        let share = (((e.experts.max(1) as f64).log2() - 4.0) / 3.0).clamp(0.0, 1.0);
+        let busiest = rows * (e.ep.max(1) as f64).powf(few + (many - few) * share);
+        let most = e.tokens as f64 * e.top_k.min(e.local()) as f64;
+        let touched = local * (1.0 - (1.0 + rows / local * spread / tail).powf(-tail));
+        touched.min(rows).max(busiest.min(most).max(rows) - idle * local)
+    }
 }
 
 impl Pricer<'_> {
-    /// Time of a device's routed experts.
+    /// Time of a device's routed experts under the profile's load.
     pub fn experts(&self, e: &Experts) -> OpCost {
+        self.experts_under(e, &self.profile.load)
+    }
+
+    /// Time of a device's routed experts under a load.
+    pub fn experts_under(&self, e: &Experts, load: &Load) -> OpCost {
         if [e.tokens, e.top_k, e.experts, e.hidden, e.inter].contains(&0) {
             return OpCost::NOTHING;
         }
-        let matrices = if e.gated { 3.0 } else { 2.0 };
+        let o = &e.operands;
+        let rates = &self.tuned.rates;
+        let peak = rates.flops.of(o.math);
+        let (name, measured, fit) = self.expert_fit(o);
+        let at = [load.rows(e), e.local() as f64, e.inter as f64, e.hidden as f64];
+        let matrices = e.matrices();
+        let beyond = |[rows, local, inner, hidden]: [f64; 4]| {
+            let matrix = hidden * inner;
+            let work = 2.0 * matrices * matrix * rows / (fit.beyond * peak) * 1e9;
+            let moved = local * matrices * matrix * o.rhs_bits / 8.0
+                + rows * 2.0 * (2.0 * hidden + matrices * inner);
+            work + rates.stream(moved, BEYOND_MEMORY)
+        };
+        let surface = || {
+            let own = *rates == Rates::H100 && *o == measured && e.gated;
+            let reference = |at| terms(&Rates::H100, fit, &measured, 3.0, at).total;
+            Fitted::carry(name, own, reference, |at| terms(rates, fit, o, matrices, at).total)
+        };
+        let read = |s: &Fitted<4>| s.read(at, beyond);
+        let reading = self.tuned.experts.with(&(*o, e.gated), surface, read);
         let matrix = e.hidden as f64 * e.inter as f64;
-        let (rows, touched) = (e.rows(), e.touched());
-        let weights = touched * matrices * matrix * e.operands.rhs_bits / 8.0;
-        // A row is read and written at full width; its inner values once a matrix.
         let row = 2.0 * (2.0 * e.hidden as f64 + matrices * e.inter as f64);
-        let flops = 2.0 * matrices * matrix * rows;
-        let peak = self.device.flops.of(e.operands.math);
-        let fit = self.expert_fit(e.operands);
-        let most = e.tokens as f64 * e.top_k.min(e.local()) as f64;
-        let skew = 1.0 + fit.imbalance * (e.ep.max(1) as f64).log2();
-        let busiest = (rows * skew).min(most).max(rows);
-        let padded = busiest.max(fit.tile * touched);
-        let floor = self.floor(fit.floor_ns);
-        let compute = 2.0 * matrices * matrix * padded / (fit.compute * peak) * 1e9;
-        let streamed = self.memory(weights, fit.weights);
-        let moved = self.memory(busiest * row, fit.rows);
-        let total = floor + soft_max(compute, streamed) + moved;
-        let terms = Terms { floor, compute, memory: streamed + moved, total };
-        self.cost(terms, flops, weights + rows * row, peak)
+        let flops = 2.0 * matrices * matrix * e.rows();
+        let bytes = e.touched() * matrices * matrix * o.rhs_bits / 8.0 + e.rows() * row;
+        let terms = Terms { total: reading.ns, ..terms(rates, fit, o, matrices, at) };
+        self.cost(terms, flops, bytes, peak).from(reading)
     }
 
-    fn expert_fit(&self, operands: Operands) -> &ExpertFit {
-        let wide = match self.device.flops.unit(operands.math) {
+    /// Name of the surface, the types of its rows, and the formula that carries it.
+    fn expert_fit(&self, o: &Operands) -> (&'static str, Operands, &ExpertFit) {
+        let p = self.profile;
+        let wide = match self.tuned.rates.flops.unit(o.math) {
             Math::F32 | Math::Tf32 | Math::Bf16 | Math::F16 => true,
             Math::Fp8 | Math::Int8 | Math::Fp4 => false,
         };
-        match (wide, operands.block_scaled) {
-            (true, _) if operands.rhs_bits < 8.0 => &self.profile.experts_weight_only,
-            (true, _) => &self.profile.experts_16,
-            (false, true) => &self.profile.experts_8_block,
-            (false, false) => &self.profile.experts_8,
+        match (wide, o.block_scaled) {
+            (true, _) if o.rhs_bits < 8.0 => {
+                ("experts_weight_only", Operands::weight_only(4.25), &p.experts_weight_only)
+            }
+            (true, _) => ("experts_16", Operands::BF16, &p.experts_16),
+            (false, true) => ("experts_8_block", Operands::FP8_BLOCK, &p.experts_8_block),
+            (false, false) => ("experts_8", Operands::FP8, &p.experts_8),
         }
     }
+}
+
+/// The formula of [`ExpertFit`] over (rows, local experts, local width, hidden width).
+fn terms(rates: &Rates, fit: &ExpertFit, o: &Operands, matrices: f64, at: [f64; 4]) -> Terms {
+    let [rows, local, inner, hidden] = at;
+    let (touched, matrix) = (local.min(rows), hidden * inner);
+    let work = 2.0 * matrices * matrix * rows.max(fit.tile * touched);
+    let compute = work / (fit.compute * rates.flops.of(o.math)) * 1e9;
+    let weights = touched * matrices * matrix * o.rhs_bits / 8.0;
+    let streamed = rates.stream(weights, fit.weights);
+    let moved = rates.stream(rows * 2.0 * (2.0 * hidden + matrices * inner), fit.rows);
+    let floor = rates.latency(fit.floor_ns);
+    let total = floor + soft_max(compute, streamed) + moved;
+    Terms { floor, compute, memory: streamed + moved, total }
 }
 
 #[cfg(test)]
@@ -117,5 +171,17 @@ mod tests {
         let e = Experts { experts: 30, top_k: 40, ..experts(1, 8) };
         assert_eq!(e.local(), 4);
         assert_eq!(e.touched(), 4.0, "more choices than experts touch all");
+    }
+
+    #[test]
+    fn skew_costs_rows_when_many_and_saves_weights_when_few() {
+        let rows = |load: &Load, tokens| load.rows(&experts(tokens, 8));
+        assert_eq!(rows(&Load::Balanced, 64), 64.0);
+        for skewed in [Load::POWER_LAW_1_01, Load::POWER_LAW_1_2, Load::UNIFORM] {
+            assert!(rows(&skewed, 16) < 16.0);
+            assert!(rows(&skewed, 1 << 16) > (1 << 16) as f64);
+        }
+        let (mild, strong) = (Load::POWER_LAW_1_01, Load::POWER_LAW_1_2);
+        assert!(rows(&strong, 1 << 16) > rows(&mild, 1 << 16));
     }
 }

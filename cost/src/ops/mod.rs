@@ -7,24 +7,31 @@
 mod attention;
 mod experts;
 mod gemm;
+mod mla;
+mod span;
 mod stream;
 
-pub use attention::{Decode, Prefill, Span};
+pub use attention::{Decode, Prefill};
 pub use experts::Experts;
 pub use gemm::{Gemm, Operands};
+pub use mla::{MlaBlock, MlaKind};
+pub use span::Span;
 
+use std::sync::Arc;
+
+use crate::fitted::{Reading, Tuned, tuned};
 use crate::machine::Device;
-use crate::profile::{Profile, REFERENCE_ACHIEVED, REFERENCE_LAUNCH_NS};
+use crate::profile::Profile;
 use crate::source::Source;
 use crate::time::Ns;
 
 /// Prices operators of one device under one profile.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Pricer<'a> {
-    /// The device that runs them.
-    pub device: &'a Device,
-    /// Whose kernels run.
-    pub profile: &'a Profile,
+    device: &'a Device,
+    profile: &'a Profile,
+    /// Surfaces of the device, shared by all pricers of equal devices and profiles.
+    tuned: Arc<Tuned>,
 }
 
 /// What an operator costs and why.
@@ -40,7 +47,13 @@ pub struct OpCost {
     pub bound: Bound,
     /// What the time rests on.
     pub source: Source,
+    /// Relative half-width of what to expect: the mean error of held-back rows where there are
+    /// some, the goal for other devices, a guess for formulas alone.
+    pub error: f64,
 }
+
+/// Relative error of a formula that no row was compared with (a guess).
+const ASSUMED_ERROR: f64 = 0.3;
 
 /// What limits an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,19 +79,7 @@ struct Terms {
 impl<'a> Pricer<'a> {
     /// Prices on `device` as `profile` would run.
     pub fn new(device: &'a Device, profile: &'a Profile) -> Self {
-        Pricer { device, profile }
-    }
-
-    /// A floor fitted on the reference device, on this device.
-    fn floor(&self, floor_ns: f64) -> f64 {
-        floor_ns * self.device.launch_ns / REFERENCE_LAUNCH_NS
-    }
-
-    /// Nanoseconds to move `bytes` at a fraction of bandwidth fitted on the reference device.
-    fn memory(&self, bytes: f64, fraction: f64) -> f64 {
-        let memory = &self.device.memory;
-        let fraction = (fraction * memory.achieved / REFERENCE_ACHIEVED).min(1.0);
-        bytes / (fraction * memory.bytes_per_s) * 1e9
+        Pricer { device, profile, tuned: tuned(device, profile) }
     }
 
     /// A cost from its terms, lifted to what the device's peaks allow. `peak` is in FLOP/s.
@@ -92,7 +93,7 @@ impl<'a> Pricer<'a> {
             Bound::Memory
         };
         let time = Ns::from_ns(terms.total).max(Ns::from_ns(least.ceil()));
-        OpCost { time, flops, bytes, bound, source: Source::Modelled }
+        OpCost { time, flops, bytes, bound, source: Source::Modelled, error: ASSUMED_ERROR }
     }
 }
 
@@ -104,7 +105,13 @@ impl OpCost {
         bytes: 0.0,
         bound: Bound::Latency,
         source: Source::Modelled,
+        error: 0.0,
     };
+
+    /// The same cost, resting on what a surface says.
+    fn from(self, reading: Reading) -> OpCost {
+        OpCost { source: reading.source, error: reading.error, ..self }
+    }
 }
 
 /// `(a² + b²)^½`: a maximum with a soft corner. Square roots are exactly rounded everywhere, so

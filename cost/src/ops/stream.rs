@@ -12,8 +12,8 @@ impl Pricer<'_> {
             return OpCost::NOTHING;
         }
         let fit = &self.profile.stream;
-        let floor = self.floor(fit.floor_ns);
-        let memory = self.memory(bytes, fit.memory);
+        let floor = self.tuned.rates.latency(fit.floor_ns);
+        let memory = self.tuned.rates.stream(bytes, fit.memory);
         let terms = Terms { floor, compute: 0.0, memory, total: floor + memory };
         self.cost(terms, 0.0, bytes, self.device.flops.of(Math::F32))
     }
@@ -64,6 +64,7 @@ impl OpCost {
             bytes: self.bytes + next.bytes,
             bound: slower.bound,
             source: Source::max(self.source, next.source),
+            error: self.error.max(next.error),
         }
     }
 }

@@ -6,11 +6,6 @@
 
 mod vllm;
 
-/// Launch floor of the device on which the constants were fitted, ns.
-pub const REFERENCE_LAUNCH_NS: f64 = 3000.0;
-/// Achieved fraction of memory bandwidth of the device on which the constants were fitted.
-pub const REFERENCE_ACHIEVED: f64 = 0.8;
-
 /// Kernels and collectives of an engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
@@ -44,6 +39,12 @@ pub struct Profile {
     pub latent_8: DecodeFit,
     /// Norms, additions, activations, rotary embeddings, gathers.
     pub stream: StreamFit,
+    /// How tokens spread over experts.
+    pub load: Load,
+    /// Whether times are those of a benchmark, which calls kernels one by one from the host over
+    /// the same buffers: fp8 block products pay for eager quantisation, and small KV caches stay
+    /// in the device's cache. A model's CUDA graph does neither.
+    pub benchmark: bool,
     /// Whether decode steps replay CUDA graphs, which makes the custom all-reduce fast.
     pub cuda_graphs: bool,
     /// Whether small all-reduces use one- and two-shot kernels over peer memory.
@@ -59,7 +60,7 @@ pub struct Profile {
 /// x = batch·⌈m/64⌉·64·⌈n/128⌉ / (128·SMs), b = bytes / (memory·bandwidth).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GemmFit {
-    /// Time of an empty product, ns, at a launch floor of [`REFERENCE_LAUNCH_NS`].
+    /// Time of an empty product, ns, on the H100.
     pub floor_ns: f64,
     /// Fraction of peak FLOP/s.
     pub compute: f64,
@@ -71,13 +72,16 @@ pub struct GemmFit {
     pub k0: f64,
     /// Whether compute and memory combine with p = 4 (almost a maximum), or else p = 2.
     pub sharp: bool,
+    /// Fraction of peak FLOP/s of what lies outside the measured surface.
+    pub beyond: f64,
 }
 
 /// `floor + (c² + b²)^½ + a`: c = FLOPs at `tile` rows or more per touched expert, b = weights of
-/// the touched experts, a = rows moved in and out, permuted, activated.
+/// the touched experts, a = rows moved in and out, permuted, activated; as many experts are touched
+/// as there are rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExpertFit {
-    /// Time of an empty call, ns, at a launch floor of [`REFERENCE_LAUNCH_NS`].
+    /// Time of an empty call, ns, on the H100.
     pub floor_ns: f64,
     /// Fraction of peak FLOP/s.
     pub compute: f64,
@@ -87,15 +91,51 @@ pub struct ExpertFit {
     pub rows: f64,
     /// Rows that an expert pays for at least.
     pub tile: f64,
-    /// Extra load of the busiest device for each doubling of expert parallelism.
-    pub imbalance: f64,
+    /// Fraction of peak FLOP/s of what lies outside the measured surface.
+    pub beyond: f64,
+}
+
+/// How tokens spread over experts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Load {
+    /// Every expert has the same number of rows, up to one.
+    Balanced,
+    /// The busiest device has ep^γ times the mean rows, γ = `few` for at most 16 experts, `many`
+    /// for at least 128, linear in their logarithm between. Touched experts follow
+    /// `local·(1 − (1 + spread·rows/(local·tail))^−tail)`; `idle` rows an expert are hidden behind
+    /// its weights.
+    Skewed {
+        /// γ of few experts.
+        few: f64,
+        /// γ of many experts.
+        many: f64,
+        /// How fast experts are touched by the first rows.
+        spread: f64,
+        /// How slowly the last ones are; infinite for independent uniform choices.
+        tail: f64,
+        /// Rows an expert that cost nothing beside its weights.
+        idle: f64,
+    },
+}
+
+impl Load {
+    /// Independent uniform choices. A router trained for balance, or expert replicas, leave the
+    /// busiest device somewhat ahead: 1.2 times the mean over 8 devices, 1.5 over 64 (a guess).
+    pub const UNIFORM: Load =
+        Load::Skewed { few: 0.1, many: 0.1, spread: 1.0, tail: 1e3, idle: 4.0 };
+    /// Power law with exponent 1.01 (rows `power_law_1.01` of TensorRT-LLM 1.3).
+    pub const POWER_LAW_1_01: Load =
+        Load::Skewed { few: 0.59, many: 0.27, spread: 1.53, tail: 1.2, idle: 3.23 };
+    /// Power law with exponent 1.2 (rows `power_law_1.2` of TensorRT-LLM 1.3).
+    pub const POWER_LAW_1_2: Load =
+        Load::Skewed { few: 0.62, many: 0.33, spread: 1.18, tail: 1.41, idle: 3.22 };
 }
 
 /// `floor + FLOPs / (compute·peak) + bytes / (memory·bandwidth)`, where the softmax counts as
 /// `softmax_dim` more head dimensions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrefillFit {
-    /// Time of an empty call, ns, at a launch floor of [`REFERENCE_LAUNCH_NS`].
+    /// Time of an empty call, ns, on the H100.
     pub floor_ns: f64,
     /// Fraction of peak FLOP/s.
     pub compute: f64,
@@ -109,7 +149,7 @@ pub struct PrefillFit {
 /// blocks over the multiprocessors, c = FLOPs of query heads in tiles of 64.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DecodeFit {
-    /// Time of an empty call, ns, at a launch floor of [`REFERENCE_LAUNCH_NS`].
+    /// Time of an empty call, ns, on the H100.
     pub floor_ns: f64,
     /// Fraction of peak bandwidth.
     pub memory: f64,
@@ -122,7 +162,7 @@ pub struct DecodeFit {
 /// `floor + bytes / (memory·bandwidth)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StreamFit {
-    /// Time of an empty kernel inside a graph, ns, at a launch floor of [`REFERENCE_LAUNCH_NS`].
+    /// Time of an empty kernel inside a graph, ns, on the H100.
     pub floor_ns: f64,
     /// Fraction of peak bandwidth.
     pub memory: f64,

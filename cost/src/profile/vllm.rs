@@ -1,6 +1,6 @@
 //! Constants of vLLM 0.24 on an H100 SXM, and how each was fitted.
 
-use super::{DecodeFit, ExpertFit, GemmFit, PrefillFit, Profile, StreamFit};
+use super::{DecodeFit, ExpertFit, GemmFit, Load, PrefillFit, Profile, StreamFit};
 
 /// The whole profile.
 pub(super) const PROFILE: Profile = Profile {
@@ -9,7 +9,13 @@ pub(super) const PROFILE: Profile = Profile {
     gemm_8: GEMM_8,
     gemm_8_block: GEMM_8_BLOCK,
     experts_16: EXPERTS_16,
-    experts_8: ExpertFit { floor_ns: 32_300.0, weights: 0.882, tile: 152.0, ..EXPERTS_16 },
+    experts_8: ExpertFit {
+        floor_ns: 32_300.0,
+        weights: 0.882,
+        tile: 152.0,
+        beyond: 0.5,
+        ..EXPERTS_16
+    },
     experts_8_block: EXPERTS_8_BLOCK,
     experts_weight_only: EXPERTS_WEIGHT_ONLY,
     prefill_16: PrefillFit { floor_ns: 13_040.0, compute: 1.0, memory: 0.353, softmax_dim: 59.0 },
@@ -19,6 +25,8 @@ pub(super) const PROFILE: Profile = Profile {
     latent_16: DecodeFit { memory: 0.912, compute: 0.709, ..DECODE_16 },
     latent_8: DecodeFit { memory: 0.882, compute: 0.805, ..DECODE_8 },
     stream: StreamFit { floor_ns: 2000.0, memory: 0.806 },
+    load: Load::UNIFORM,
+    benchmark: false,
     cuda_graphs: true,
     custom_all_reduce: true,
     step_host_ns: 400_000.0,
@@ -33,6 +41,7 @@ const GEMM_16: GemmFit = GemmFit {
     wave: 0.084,
     k0: 160.0,
     sharp: true,
+    beyond: 0.72,
 };
 
 /// `CutlassFP8ScaledMMLinearKernel`, 25,042 rows.
@@ -43,6 +52,7 @@ const GEMM_8: GemmFit = GemmFit {
     wave: 0.202,
     k0: 554.0,
     sharp: false,
+    beyond: 0.55,
 };
 
 /// DeepGEMM, CUTLASS and FlashInfer, 24,881 rows. They hold about 80 us of eager quantisation,
@@ -55,6 +65,7 @@ const GEMM_8_BLOCK: GemmFit = GemmFit {
     wave: 0.053,
     k0: 128.0,
     sharp: false,
+    beyond: 0.6,
 };
 
 /// TensorRT-LLM 1.3 rows with gates and balanced load, 9,070.
@@ -64,12 +75,18 @@ const EXPERTS_16: ExpertFit = ExpertFit {
     weights: 0.873,
     rows: 0.266,
     tile: 74.0,
-    imbalance: 0.16,
+    beyond: 0.7,
 };
 
 /// The same with fp8 block scales, 9,034 rows.
-const EXPERTS_8_BLOCK: ExpertFit =
-    ExpertFit { floor_ns: 27_400.0, weights: 0.945, rows: 0.118, tile: 170.0, ..EXPERTS_16 };
+const EXPERTS_8_BLOCK: ExpertFit = ExpertFit {
+    floor_ns: 27_400.0,
+    weights: 0.945,
+    rows: 0.118,
+    tile: 170.0,
+    beyond: 0.55,
+    ..EXPERTS_16
+};
 
 /// The same with 4-bit weights (MXFP4), 248 rows of one shape.
 const EXPERTS_WEIGHT_ONLY: ExpertFit = ExpertFit {
@@ -78,7 +95,7 @@ const EXPERTS_WEIGHT_ONLY: ExpertFit = ExpertFit {
     weights: 0.613,
     rows: 0.173,
     tile: 1.0,
-    imbalance: 0.84,
+    beyond: 0.5,
 };
 
 /// FlashAttention 3, 21,977 rows; the compute share, 650 TFLOP/s, is assumed.
