@@ -15,7 +15,7 @@
 //! served once. With one output token there are no rounds: T = TTFT = f + (b/n − 1)·g.
 //! Requests beyond the running ones wait for (waiting/b)·T.
 
-use super::Load;
+use super::{Load, StepTime};
 
 /// Times of one decode round and one prefill micro-batch, ns.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +66,22 @@ pub(super) fn most_prefill_requests(load: &Load) -> u64 {
     (load.prefill_tokens / load.isl.max(1)).clamp(1, ENOUGH)
 }
 
+/// Most output tokens a second and device that a layout yields, whatever its decode steps: each
+/// request is prefilled once, and so stays for `g/n` at least for each request that runs.
+///
+/// `devices` are those of all `replicas`, and `prefill` is that of [`Engine`](super::Engine).
+pub fn most_output(
+    devices: u64,
+    replicas: u64,
+    load: &Load,
+    prefill: &dyn Fn(u64, u64) -> StepTime,
+) -> f64 {
+    let each = |n: u64| prefill(n, load.isl).interval.as_f64() / n as f64;
+    let least = (1..=most_prefill_requests(load)).map(each).fold(f64::INFINITY, f64::min);
+    let output = replicas as f64 * load.osl as f64 / least;
+    output * 1e9 / devices.max(1) as f64
+}
+
 /// The steady state of a replica that runs `batch` requests.
 pub(super) fn cycle(load: &Load, batch: u64, steps: &Steps) -> Cycle {
     let rounds = load.osl.saturating_sub(1) as f64;
@@ -86,6 +102,7 @@ pub(super) fn cycle(load: &Load, batch: u64, steps: &Steps) -> Cycle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Ns;
 
     fn steps(round: f64, prefill_requests: u64, prefill: f64) -> Steps {
         Steps { round, prefill_requests, prefill, prefill_interval: prefill }
@@ -103,6 +120,21 @@ mod tests {
         let found = cycle(&Load::new(100, 101), 101, &steps(10.0, 2, 30.0));
         assert_eq!(found.tpot, 10.0 + 15.0);
         assert_eq!(found.ttft, 5.0 + 30.0);
+    }
+
+    #[test]
+    fn prefill_bounds_output() {
+        let load = Load { prefill_tokens: 400, ..Load::new(100, 11) };
+        let prefill = |n: u64, _| StepTime::single(Ns::new(400 + 100 * n));
+        let most = most_output(2, 1, &load, &prefill);
+        for batch in 1..200 {
+            let n = prefill_requests(&load, batch);
+            let found = cycle(&load, batch, &steps(0.0, n, 400.0 + 100.0 * n as f64));
+            let rate = batch as f64 * 11.0 / found.stay * 1e9 / 2.0;
+            assert!(rate <= most, "{rate} > {most} at {batch}");
+        }
+        let load = Load { osl: 1, ..load };
+        assert!(most_output(1, 1, &load, &|_, _| StepTime::single(Ns::ZERO)).is_infinite());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::fmt;
 
 use crate::time::Ns;
 
+pub use cycle::most_output;
 pub use search::serve;
 
 /// Time of one step of a pipeline of stages.

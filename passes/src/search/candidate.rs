@@ -9,7 +9,9 @@ use crate::strategy::{Degrees, Facts, Groups, Pin};
 use shardc_cost::machine::Cluster;
 use shardc_cost::memory::Memory;
 use shardc_cost::profile::Profile;
-use shardc_cost::serving::{Engine, Load, Serving, StepTime, Unservable, serve};
+use shardc_cost::serving::{
+    Engine, Load, Objective, Serving, StepTime, Unservable, most_output, serve,
+};
 use shardc_ir::diag::Result;
 use shardc_ir::dim::Bindings;
 use shardc_ir::graph::Module;
@@ -73,6 +75,18 @@ pub enum Refusal {
         /// Why.
         cause: Unservable,
     },
+    /// It is sure to be worse than the plan that it was held against.
+    Outdone,
+}
+
+impl Refusal {
+    /// Memory of the fullest device without requests, where it was looked at.
+    pub fn memory(&self) -> Option<&Memory> {
+        match self {
+            Refusal::Weights { memory, .. } | Refusal::Service { memory, .. } => Some(memory),
+            Refusal::Outdone => None,
+        }
+    }
 }
 
 /// The lowered phases of a plan.
@@ -139,26 +153,33 @@ impl<'a> Evaluator<'a> {
         observe: &mut dyn FnMut(Phase, &'static str, &Module),
     ) -> Result<Lowered> {
         let groups = Groups::new(degrees, &self.facts, self.cluster.node.devices);
-        let stage_layers = balanced_stages(self.facts.layers, degrees.pp);
-        let mut run = |phase: Phase, logical: &Module, new: u64| {
-            let mut pins = megatron::pins(&groups, phase, exchange);
-            if let Some(text) = self.pins {
-                pins.extend(Pin::parse_file(text, &groups)?);
-            }
-            let requests = degrees.dp.saturating_mul(64);
-            let sizes = [("B", requests), ("S", new), ("C", self.max_len)];
-            let lowering = Lowering {
-                groups: &groups,
-                pins: &pins,
-                sizes: &sizes,
-                stage_layers: &stage_layers,
-            };
-            let observe: Observer<'_> = &mut |pass, module| observe(phase, pass, module);
-            lower(logical, &lowering, observe)
-        };
-        let prefill = run(Phase::Prefill, self.prefill, self.load.isl.max(2))?;
-        let decode = run(Phase::Decode, self.decode, 1)?;
+        let mut run = |phase: Phase| self.lower_phase(phase, degrees, exchange, &groups, observe);
+        let (prefill, decode) = (run(Phase::Prefill)?, run(Phase::Decode)?);
         Ok(Lowered { prefill, decode, groups })
+    }
+
+    fn lower_phase(
+        &self,
+        phase: Phase,
+        degrees: &Degrees,
+        exchange: ExpertExchange,
+        groups: &Groups,
+        observe: &mut dyn FnMut(Phase, &'static str, &Module),
+    ) -> Result<(Module, Provenance)> {
+        let mut pins = megatron::pins(groups, phase, exchange);
+        if let Some(text) = self.pins {
+            pins.extend(Pin::parse_file(text, groups)?);
+        }
+        let (logical, new) = match phase {
+            Phase::Prefill => (self.prefill, self.load.isl.max(2)),
+            Phase::Decode => (self.decode, 1),
+        };
+        let requests = degrees.dp.saturating_mul(64);
+        let sizes = [("B", requests), ("S", new), ("C", self.max_len)];
+        let stage_layers = balanced_stages(self.facts.layers, degrees.pp);
+        let lowering = Lowering { groups, pins: &pins, sizes: &sizes, stage_layers: &stage_layers };
+        let observe: Observer<'_> = &mut |pass, module| observe(phase, pass, module);
+        lower(logical, &lowering, observe)
     }
 
     /// Memory of a plan that is too small for its weights alone, as found without lowering it;
@@ -181,9 +202,22 @@ impl<'a> Evaluator<'a> {
     /// # Errors
     /// A user's pin matches nothing, or a pass refuses the program.
     pub fn evaluate(&self, degrees: &Degrees) -> Result<std::result::Result<Evaluated, Refusal>> {
+        self.evaluate_against(degrees, None)
+    }
+
+    /// As [`evaluate`](Self::evaluate), but a plan that is sure to be worse than `best` need not be
+    /// evaluated to the end.
+    ///
+    /// # Errors
+    /// A user's pin matches nothing, or a pass refuses the program.
+    pub fn evaluate_against(
+        &self,
+        degrees: &Degrees,
+        best: Option<&Evaluated>,
+    ) -> Result<std::result::Result<Evaluated, Refusal>> {
         match self.too_heavy(degrees) {
             Some(memory) => Ok(Err(Refusal::Weights { memory, exact: false })),
-            None => self.evaluate_exactly(degrees),
+            None => self.evaluate_lowered(degrees, best),
         }
     }
 
@@ -195,11 +229,19 @@ impl<'a> Evaluator<'a> {
         &self,
         degrees: &Degrees,
     ) -> Result<std::result::Result<Evaluated, Refusal>> {
-        let first = self.evaluate_with(degrees, ExpertExchange::AllToAll)?;
+        self.evaluate_lowered(degrees, None)
+    }
+
+    fn evaluate_lowered(
+        &self,
+        degrees: &Degrees,
+        best: Option<&Evaluated>,
+    ) -> Result<std::result::Result<Evaluated, Refusal>> {
+        let first = self.evaluate_with(degrees, ExpertExchange::AllToAll, best)?;
         if !self.exchange_matters(degrees) {
             return Ok(first);
         }
-        let second = self.evaluate_with(degrees, ExpertExchange::AllGather)?;
+        let second = self.evaluate_with(degrees, ExpertExchange::AllGather, best)?;
         Ok(match (first, second) {
             (Ok(a), Ok(b)) if self.compare(&b, &a) == Ordering::Greater => Ok(b),
             (Err(_), Ok(b)) => Ok(b),
@@ -220,31 +262,35 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Evaluates a plan with one way to reach experts.
-    ///
-    /// # Errors
-    /// A user's pin matches nothing, or a pass refuses the program.
-    pub fn evaluate_with(
+    fn evaluate_with(
         &self,
         degrees: &Degrees,
         exchange: ExpertExchange,
+        best: Option<&Evaluated>,
     ) -> Result<std::result::Result<Evaluated, Refusal>> {
-        let lowered = self.lower(degrees, exchange, &mut |_, _, _| {})?;
-        let prefill = StepModel::of(&lowered.prefill.0, self.cluster)?;
-        let decode = StepModel::of(&lowered.decode.0, self.cluster)?;
-        let (memory, kv_per_request) = self.fixed_memory(degrees, &lowered);
-        if !memory.fits() {
-            return Ok(Err(Refusal::Weights { memory, exact: true }));
-        }
+        let groups = Groups::new(degrees, &self.facts, self.cluster.node.devices);
+        let run = |phase| self.lower_phase(phase, degrees, exchange, &groups, &mut |_, _, _| {});
+        let prefill = run(Phase::Prefill)?;
+        let prefill_model = StepModel::of(&prefill.0, self.cluster)?;
         let step = |model: &StepModel, module: &Module, requests: u64, new: u64, context: u64| {
             let bind = bindings(module, degrees.dp.saturating_mul(requests), new, context);
             model.time(self.pricing(), &bind)
         };
         let prefill_step = |requests: u64, tokens: u64| -> StepTime {
-            step(&prefill, &lowered.prefill.0, requests, tokens.max(2), tokens.max(2))
+            step(&prefill_model, &prefill.0, requests, tokens.max(2), tokens.max(2))
         };
+        if best.is_some_and(|b| self.is_outdone(degrees, &prefill_step, b)) {
+            return Ok(Err(Refusal::Outdone));
+        }
+        let decode = run(Phase::Decode)?;
+        let decode_model = StepModel::of(&decode.0, self.cluster)?;
         let decode_step = |requests: u64, context: u64| -> StepTime {
-            step(&decode, &lowered.decode.0, requests, 1, context)
+            step(&decode_model, &decode.0, requests, 1, context)
         };
+        let (memory, kv_per_request) = self.fixed_memory(degrees, &prefill.0, &decode.0);
+        if !memory.fits() {
+            return Ok(Err(Refusal::Weights { memory, exact: true }));
+        }
         let engine = Engine {
             devices: degrees.devices(),
             replicas: degrees.dp,
@@ -259,28 +305,45 @@ impl<'a> Evaluator<'a> {
             Ok(serving) => {
                 let kv_cache = kv_per_request.saturating_mul(serving.replica_batch);
                 let memory = Memory { kv_cache, ..memory };
-                let groups = lowered.groups;
                 Ok(Evaluated { degrees: *degrees, exchange, groups, memory, serving })
             }
         })
     }
 
+    /// Whether prefill alone keeps a plan below the throughput of `best`.
+    fn is_outdone(
+        &self,
+        degrees: &Degrees,
+        prefill: &dyn Fn(u64, u64) -> StepTime,
+        best: &Evaluated,
+    ) -> bool {
+        // Rates are quotients of a few floating-point operations; this much is beyond rounding.
+        const SLACK: f64 = 1e-9;
+        let most = most_output(degrees.devices(), degrees.dp, &self.load, prefill);
+        self.load.objective == Objective::Throughput
+            && most < best.serving.tokens_per_s_per_device * (1.0 - SLACK)
+    }
+
     /// Memory of the worst device before any request, and the KV bytes of one request there.
-    fn fixed_memory(&self, degrees: &Degrees, lowered: &Lowered) -> (Memory, u64) {
+    fn fixed_memory(
+        &self,
+        degrees: &Degrees,
+        prefill_module: &Module,
+        decode_module: &Module,
+    ) -> (Memory, u64) {
         let device = Memory::of_device(&self.cluster.device, degrees.devices(), self.mem_fraction);
-        let (prefill, decode) =
-            (MemoryModel::of(&lowered.prefill.0), MemoryModel::of(&lowered.decode.0));
+        let (prefill, decode) = (MemoryModel::of(prefill_module), MemoryModel::of(decode_module));
         let together = (self.load.prefill_tokens / self.load.isl.max(1)).max(1);
         let isl = self.load.isl.max(2);
         let largest =
             |m: &MemoryModel<'_>, module: &Module, stage: usize, b: u64, s: u64, c: u64| {
                 m.activations(stage, &bindings(module, degrees.dp.saturating_mul(b), s, c))
             };
-        let one = bindings(&lowered.decode.0, degrees.dp, 1, self.max_len);
+        let one = bindings(decode_module, degrees.dp, 1, self.max_len);
         let at_stage = |stage: usize| {
             let weights = decode.weights(stage, &one);
-            let activations = largest(&prefill, &lowered.prefill.0, stage, together, isl, isl)
-                .max(largest(&decode, &lowered.decode.0, stage, 256, 1, self.max_len));
+            let activations = largest(&prefill, prefill_module, stage, together, isl, isl)
+                .max(largest(&decode, decode_module, stage, 256, 1, self.max_len));
             let memory = Memory { weights, activations, workspace: WORKSPACE_BYTES, ..device };
             (memory, decode.caches(stage, &one))
         };
@@ -295,7 +358,6 @@ impl<'a> Evaluator<'a> {
     /// Orders plans by the objective, better ones greater; ties prefer fewer collectives, that is
     /// smaller degrees in the order pp, tp, ep, etp.
     pub fn compare(&self, a: &Evaluated, b: &Evaluated) -> Ordering {
-        use shardc_cost::serving::Objective;
         let time = |e: &Evaluated| {
             let s = &e.serving;
             s.ttft.as_f64() + s.tpot.as_f64() * self.load.osl.saturating_sub(1) as f64

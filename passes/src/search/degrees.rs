@@ -49,7 +49,9 @@ pub(super) fn best_of(
     let mut refused: Vec<(Degrees, Refusal)> = Vec::new();
     let mut done = 0;
     for lot in tuples.chunks(LOT) {
-        let outcomes: Vec<_> = lot.par_iter().map(|d| evaluator.evaluate(d)).collect();
+        let known = best.as_ref();
+        let outcomes: Vec<_> =
+            lot.par_iter().map(|d| evaluator.evaluate_against(d, known)).collect();
         for (degrees, outcome) in lot.iter().zip(outcomes) {
             match outcome? {
                 Err(refusal) => refused.push((*degrees, refusal)),
@@ -133,5 +135,6 @@ fn distance(refusal: &Refusal) -> (u8, u64) {
             (0, best.get().saturating_sub(limit.get()))
         }
         Refusal::Service { .. } => (0, u64::MAX),
+        Refusal::Outdone => (u8::MAX, 0),
     }
 }

@@ -58,7 +58,7 @@ enum Cause {
 impl Cause {
     fn of(nothing: &NothingFits) -> Self {
         match &nothing.closest {
-            None => Cause::Degrees,
+            None | Some((_, Refusal::Outdone)) => Cause::Degrees,
             Some((_, Refusal::Weights { memory, .. })) => {
                 let alone = Memory { activations: 0, ..*memory };
                 if alone.fits() { Cause::Prompts } else { Cause::Weights }
@@ -100,8 +100,8 @@ pub fn explain(
     parts.extend(resources(&core, &last, cluster));
     let mut diagnostic = Diagnostic::error(codes::INFEASIBLE, message(&core, &last, cluster))
         .note(format!("conflict: {}", parts.join(", ")));
-    if let (Some((_, refusal)), true) = (&last.closest, Cause::of(&last) != Cause::Limits) {
-        let (Refusal::Weights { memory, .. } | Refusal::Service { memory, .. }) = refusal;
+    let memory = last.closest.as_ref().and_then(|(_, refusal)| refusal.memory());
+    if let Some(memory) = memory.filter(|_| Cause::of(&last) != Cause::Limits) {
         diagnostic = diagnostic.note(items(memory));
     }
     if let Some((degrees, _)) = &last.closest {
@@ -132,7 +132,9 @@ fn gib(bytes: u64) -> String {
 fn message(asked: &Asked, nothing: &NothingFits, cluster: &Cluster) -> String {
     let on = format!("{} × {}", asked.devices, cluster.device.name);
     match &nothing.closest {
-        None => format!("no tuple of parallel degrees is legal for this model on {on}"),
+        None | Some((_, Refusal::Outdone)) => {
+            format!("no tuple of parallel degrees is legal for this model on {on}")
+        }
         Some((_, Refusal::Weights { memory, .. })) => format!(
             "the model does not fit {on}: the fullest device needs {} and has {}",
             gib(memory.total()),
@@ -159,11 +161,8 @@ fn resources(asked: &Asked, nothing: &NothingFits, cluster: &Cluster) -> Vec<Str
         n => format!("{n} devices"),
     };
     let devices = format!("{number} of {}", gib(cluster.device.memory.capacity_bytes));
-    let Some((_, Refusal::Weights { memory, .. } | Refusal::Service { memory, .. })) =
-        &nothing.closest
-    else {
-        return vec![devices];
-    };
+    let memory = nothing.closest.as_ref().and_then(|(_, refusal)| refusal.memory());
+    let Some(memory) = memory else { return vec![devices] };
     let weights = format!("weights of {} a device", gib(memory.weights));
     match Cause::of(nothing) {
         Cause::Weights => vec![weights, devices],
