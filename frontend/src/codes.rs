@@ -48,6 +48,9 @@ shardc_ir::codes! {
     /// The architecture's name is not one of the family that reads it.
     READ_AS = "F312", User, "an architecture is read as a family whose list does not name it";
 
+    /// A key that changes other models is not read by this family.
+    UNREAD = "F313", User, "a key that changes other models has no meaning for this family";
+
     /// A count exceeds 64 bits.
     OVERFLOW = "F401", User, "a parameter count does not fit in 64 bits";
 

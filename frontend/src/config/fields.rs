@@ -124,6 +124,18 @@ impl<'a> Fields<'a> {
         self.find(keys).is_some()
     }
 
+    /// The value of a key that no reader asked for.
+    pub(crate) fn unasked(&self, key: &str) -> Option<&'a Value> {
+        let member = self.object.get(key)?;
+        (!self.log.has_asked(self.span, key)).then_some(&member.node.value)
+    }
+
+    /// Adds a warning at a key, without asking for it.
+    pub(crate) fn warn_unasked(&self, code: Code, key: &str, message: String) {
+        let warning = Diagnostic::warning(code, message);
+        self.log.note(self.point(warning, &[key]));
+    }
+
     /// Adds a warning at a key, if it is there.
     pub(crate) fn warn(&self, code: Code, keys: impl Keys, message: impl Into<String>) {
         let warning = Diagnostic::warning(code, message);

@@ -43,6 +43,11 @@ impl<'a> Log<'a> {
         };
     }
 
+    /// Whether `key` was asked of the object at `place`, and found.
+    pub(crate) fn has_asked(&self, place: Span, key: &str) -> bool {
+        self.asked.borrow().get(&place.start).is_some_and(|asked| asked.found.contains(key))
+    }
+
     /// Keeps a warning, once.
     pub(crate) fn note(&self, warning: Diagnostic) {
         let mut notes = self.notes.borrow_mut();

@@ -12,11 +12,13 @@ mod log;
 mod modelopt;
 mod moe;
 mod multimodal;
+mod prediction;
 mod quant;
 mod refused;
 mod registry;
 mod resolve;
 mod rope;
+mod unread;
 
 pub use fields::{MAX_DIM, MAX_LAYERS, MAX_POSITIONS};
 pub use modelopt::read_quantisation;
@@ -92,7 +94,9 @@ pub fn read(text: &str, options: &Options) -> Result<Reading> {
     if let Some(beside) = &options.quantisation {
         spec.quantisation = spec.quantisation.or(beside);
     }
+    prediction::warn(&cx)?;
     log.check_spelling()?;
+    unread::warn(&cx);
     spec.parameters()?;
     Ok(Reading { spec, notes: log.take_notes() })
 }

@@ -103,10 +103,7 @@ fn rotated(cx: &Cx, inner: Option<&Fields>, head_dim: u64, default: f64) -> Resu
         return even(cx, dim, head_dim, dim as f64 / head_dim as f64);
     }
     let within = inner.map(|p| p.positive("partial_rotary_factor")).transpose()?.flatten();
-    let share = match within {
-        Some(share) => share,
-        None => cx.positive_or(PARTIAL, default)?,
-    };
+    let share = within.unwrap_or(cx.positive_or(PARTIAL, default)?);
     even(cx, (head_dim as f64 * share) as u64, head_dim, share)
 }
 

@@ -32,7 +32,6 @@ pub(in crate::config) fn bailing(cx: &Cx) -> Result<ModelSpec> {
     let mlp = Mlp { bias: plain, ..core.mlp(cx)? };
     let moe = experts(cx, &core, mlp, second)?;
     let sparse = deepseek::dense_first(cx, core.layers)?;
-    deepseek::warn_of_prediction_layers(cx)?;
     core.model(cx, |l| {
         let ffn = if sparse[l] { Ffn::Moe(moe) } else { Ffn::Dense(mlp) };
         Ok(LayerSpec::new(gqa.clone(), ffn, Block::pre(core.rms())))

@@ -107,7 +107,6 @@ fn model(
 ) -> Result<ModelSpec> {
     let moe = experts(cx, core, router)?;
     let sparse = moe::routed_layers(cx, core.layers, |cx| dense_first(cx, core.layers))?;
-    warn_of_prediction_layers(cx)?;
     core.model(cx, |l| {
         let ffn = if sparse[l] { Ffn::Moe(moe) } else { Ffn::Dense(core.mlp(cx)?) };
         Ok(LayerSpec::new(attention(l)?, ffn, Block::pre(core.rms())))
@@ -120,16 +119,6 @@ pub(super) fn dense_first(cx: &Cx, layers: usize) -> Result<Vec<bool>> {
     let first = cx.whole_or("first_k_dense_replace", 0, 0, MAX_LAYERS)?;
     let step = cx.dim_or("moe_layer_freq", 1)?;
     Ok((0..layers as u64).map(|l| l >= first && l.is_multiple_of(step)).collect())
-}
-
-/// Says that multi-token-prediction layers are left out.
-pub(super) fn warn_of_prediction_layers(cx: &Cx) -> Result<()> {
-    let key = "num_nextn_predict_layers";
-    if cx.opt_whole(key, 0, MAX_LAYERS)?.is_some_and(|n| n > 0) {
-        let message = "multi-token-prediction layers are left out";
-        cx.warn(crate::codes::IGNORED, key, message);
-    }
-    Ok(())
 }
 
 /// Routed experts of `moe_intermediate_size`, and `n_shared_experts` of the same width as one.

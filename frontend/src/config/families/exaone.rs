@@ -61,7 +61,6 @@ pub(in crate::config) fn exaone_moe(cx: &Cx) -> Result<ModelSpec> {
     let attention = attention(cx, &core)?;
     let moe = deepseek::experts(cx, &core, deepseek::router(cx)?)?;
     let sparse = moe::routed_layers(cx, core.layers, |cx| deepseek::dense_first(cx, core.layers))?;
-    deepseek::warn_of_prediction_layers(cx)?;
     core.model(cx, |l| {
         let ffn = if sparse[l] { Ffn::Moe(moe) } else { Ffn::Dense(core.mlp(cx)?) };
         Ok(LayerSpec::new(attention[l].clone(), ffn, Block::pre(core.rms())))

@@ -117,7 +117,6 @@ pub(in crate::config) fn dots1(cx: &Cx) -> Result<ModelSpec> {
 fn experts(cx: &Cx, core: &Core, attention: impl Fn(usize) -> Result<Gqa>) -> Result<ModelSpec> {
     let moe = deepseek::experts(cx, core, deepseek::router(cx)?)?;
     let sparse = moe::routed_layers(cx, core.layers, |cx| deepseek::dense_first(cx, core.layers))?;
-    deepseek::warn_of_prediction_layers(cx)?;
     core.model(cx, |l| {
         let ffn = if sparse[l] { Ffn::Moe(moe) } else { Ffn::Dense(core.mlp(cx)?) };
         Ok(LayerSpec::new(attention(l)?, ffn, Block::pre(core.rms())))
