@@ -6,13 +6,22 @@ mod common;
 
 use common::{edited, read};
 use serde_json::json;
+use shardc_frontend::config::{self, Options};
 use shardc_frontend::graph::{OutputRows, weights};
-use shardc_frontend::spec::{Attention, Gqa, ModelSpec, RopeScaling};
+use shardc_frontend::spec::{Attention, Ffn, Gqa, Mask, ModelSpec, Moe, RopeScaling};
 
 /// The grouped-query attention of a layer.
 fn gqa(spec: &ModelSpec, layer: usize) -> &Gqa {
     match &spec.layers[layer].attention {
         Attention::Gqa(gqa) => gqa,
+        other => panic!("layer {layer} has {other:?}"),
+    }
+}
+
+/// The experts of a layer.
+fn moe(spec: &ModelSpec, layer: usize) -> &Moe {
+    match &spec.layers[layer].ffn {
+        Ffn::Moe(moe) => moe,
         other => panic!("layer {layer} has {other:?}"),
     }
 }
@@ -68,4 +77,52 @@ fn tensors_are_named_as_published() {
     for name in ["router.gate.weight", "expert_bias", "shared_mlp.up_proj.weight"] {
         assert!(found.contains(&format!("model.layers.1.mlp.{name}")), "{name}");
     }
+}
+
+#[test]
+fn dbrx_weights_are_normalised_unless_the_order_is_null() {
+    let order = |order: serde_json::Value| {
+        let edit = [("ffn_config/moe_normalize_expert_weights", order)];
+        moe(&read(&edited("families/dbrx.v5.json", &edit)), 0).router.normalise
+    };
+    assert!(order(json!(1)));
+    assert!(!order(json!(null)));
+}
+
+#[test]
+fn windows_that_no_list_spells_out_are_the_classes() {
+    let plain = |file, edits: &[(&str, serde_json::Value)]| {
+        let mut off = vec![("layer_types", json!(null))];
+        off.extend_from_slice(edits);
+        let spec = read(&edited(file, &off));
+        (0..spec.layers.len()).filter(|l| gqa(&spec, *l).mask != Mask::Causal).count()
+    };
+    let dots = [("sliding_window", json!(512)), ("max_window_layers", json!(60))];
+    assert_eq!(plain("families/dots1.v4.json", &dots), 2);
+    assert_eq!(plain("families/exaone-4-32b.v4.json", &[]), 48);
+}
+
+#[test]
+fn a_list_of_layers_with_experts_wins() {
+    let mut marks = vec![1; 27];
+    marks[0] = 0;
+    marks[5] = 0;
+    let edit = [("moe_layer_freq", json!(marks))];
+    let spec = read(&edited("families/deepseek-v2-lite.v4.json", &edit));
+    let dense = |l: &usize| matches!(spec.layers[*l].ffn, Ffn::Dense(_));
+    assert_eq!((0..27).filter(dense).collect::<Vec<_>>(), [0, 5]);
+}
+
+#[test]
+fn keys_that_a_family_does_not_read_are_said() {
+    let notes = |file, edits: &[(&str, serde_json::Value)]| {
+        let reading = config::read(&edited(file, edits), &Options::default()).unwrap();
+        reading.notes.into_iter().map(|note| note.code.id).collect::<Vec<_>>()
+    };
+    let file = "families/llama-3.2-1b.v4.json";
+    assert!(notes(file, &[]).is_empty());
+    assert!(notes(file, &[("sliding_window", json!(null))]).is_empty());
+    assert_eq!(notes(file, &[("sliding_window", json!(4096))]), ["F313"]);
+    assert_eq!(notes(file, &[("num_experts", json!(8))]), ["F313"]);
+    assert_eq!(notes(file, &[("num_nextn_predict_layers", json!(1))]), ["F310"]);
 }

@@ -48,6 +48,18 @@ fn layer_type(cx: &Fields, index: usize, node: &Node) -> Result<LayerType> {
     }
 }
 
+/// The layers that a list of one number per layer marks with anything but 0; `None` where the key
+/// holds no list.
+pub(crate) fn marked(cx: &Fields, key: &'static str, layers: usize) -> Result<Option<Vec<bool>>> {
+    match cx.find(key).map(|(_, member)| &member.node.value) {
+        Some(Value::Array(_)) => {}
+        _ => return Ok(None),
+    }
+    let list = cx.wholes(key)?.unwrap_or_default();
+    check_length(cx, key, list.len(), layers)?;
+    Ok(Some(list.into_iter().map(|mark| mark != 0).collect()))
+}
+
 /// A per-layer array must have one entry per layer.
 pub(crate) fn check_length(
     cx: &Fields,

@@ -55,7 +55,7 @@ const COMMON: &[Row] = &[
     ("*attn.k_cache", "[{dp}, {cp}, {tp_kv}, {}]"),
     ("*attn.v_cache", "[{dp}, {cp}, {tp_kv}, {}]"),
     ("*attn.latent_cache", "[{dp}, {cp}, {}]"),
-    ("*attn.index_cache", "[{dp}, {cp}, {}]"),
+    ("*index.k_cache", "[{dp}, {cp}, {}]"),
     ("*ffn.gate.w", "[{}, {tp}]"),
     ("*ffn.up.w", "[{}, {tp}]"),
     ("*ffn.down.w", "[{tp}, {}]"),

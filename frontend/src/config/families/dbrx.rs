@@ -68,7 +68,16 @@ fn experts(cx: &Cx) -> Result<Moe> {
         Some(act) => crate::config::core::activation(&act, ("name", "silu"))?,
         None => Activation::Silu,
     };
-    let normalise = p.number_or("moe_normalize_expert_weights", 1.0)? != 0.0;
+    let key = "moe_normalize_expert_weights";
+    let order = match p.require(key) {
+        Ok(()) => p.number(key)?,
+        Err(_) => Some(1.0),
+    };
+    if let Some(order) = order.filter(|order| *order != 1.0) {
+        let message = format!("`{}` is {order}: weights over their {order}-norm", p.full(key));
+        return Err(p.unsupported(key, message, "supported: 1 (their sum) and null (as they are)"));
+    }
+    let normalise = order.is_some();
     Ok(Moe {
         experts,
         top_k,

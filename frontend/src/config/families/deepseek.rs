@@ -113,8 +113,12 @@ fn model(
     })
 }
 
-/// Dense layers up to `first_k_dense_replace`, then every `moe_layer_freq`-th routes.
+/// Dense layers up to `first_k_dense_replace`, then every `moe_layer_freq`-th routes; or those
+/// that `moe_layer_freq` marks with 1 in a list.
 pub(super) fn dense_first(cx: &Cx, layers: usize) -> Result<Vec<bool>> {
+    if let Some(marked) = layers::marked(cx, "moe_layer_freq", layers)? {
+        return Ok(marked);
+    }
     cx.require("first_k_dense_replace")?;
     let first = cx.whole_or("first_k_dense_replace", 0, 0, MAX_LAYERS)?;
     let step = cx.dim_or("moe_layer_freq", 1)?;

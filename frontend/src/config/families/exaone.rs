@@ -69,7 +69,7 @@ pub(in crate::config) fn exaone_moe(cx: &Cx) -> Result<ModelSpec> {
 
 /// The attention of each layer.
 fn attention(cx: &Cx, core: &Core) -> Result<Vec<Gqa>> {
-    let window = layers::window(cx)?;
+    let window = layers::window_or(cx, 4096)?;
     let slides = pattern(cx)?;
     let masks = layers::masks(cx, core.layers, window, |l| window.is_some() && slides(l))?;
     let gqa = Gqa {

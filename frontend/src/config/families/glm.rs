@@ -104,7 +104,9 @@ pub(in crate::config) fn solar_open(cx: &Cx) -> Result<ModelSpec> {
 /// dots.llm1: GLM 4.5's experts, a norm on each head, windows as `layer_types` says.
 pub(in crate::config) fn dots1(cx: &Cx) -> Result<ModelSpec> {
     let core = Core::read(cx, Style::GROUPED)?;
-    let masks = layers::masks(cx, core.layers, layers::window(cx)?, |_| false)?;
+    let window = layers::window(cx)?;
+    let first = cx.whole_or("max_window_layers", 62, 0, 1 << 32)? as usize;
+    let masks = layers::masks(cx, core.layers, window, |l| window.is_some() && l >= first)?;
     let gqa = Gqa {
         bias: Biases::all(cx.flag_or("attention_bias", false)?),
         qk_norm: Some(QkNorm::per_head(core.rms())),

@@ -27,17 +27,26 @@ pub(in crate::config) fn dense(cx: &Cx) -> Result<ModelSpec> {
     core.model(cx, |_| Ok(LayerSpec::new(gqa.clone(), mlp, Block::pre(core.rms()))))
 }
 
-/// Hunyuan MoE: one shared expert; experts and choices may differ per layer.
+/// Hunyuan MoE: one shared expert; experts, choices and widths may differ per layer.
 pub(in crate::config) fn sparse(cx: &Cx) -> Result<ModelSpec> {
     let core = Core::read(cx, STYLE)?;
     let gqa = attention(cx, &core)?;
-    let expert = core.mlp(cx)?;
+    let mlp = core.mlp(cx)?;
     core.model(cx, |l| {
         let experts = per_layer(cx, "num_experts", l, core.layers)?;
         let top_k = per_layer(cx, "moe_topk", l, core.layers)?;
         moe::check_top_k(cx, experts, top_k)?;
+        let width = match cx.has("moe_intermediate_size") {
+            true => per_layer(cx, "moe_intermediate_size", l, core.layers)?,
+            false => mlp.width,
+        };
+        let count = match cx.has("num_shared_expert") {
+            true => per_layer(cx, "num_shared_expert", l, core.layers)?,
+            false => 1,
+        };
+        let expert = Mlp { width, ..mlp };
         let router = Router::new(Scoring::Softmax, true);
-        let moe = Moe { experts, top_k, expert, router, shared: moe::shared(expert, 1) };
+        let moe = Moe { experts, top_k, expert, router, shared: moe::shared(expert, count) };
         Ok(LayerSpec::new(gqa.clone(), moe, Block::pre(core.rms())))
     })
 }
@@ -92,9 +101,10 @@ fn per_layer(cx: &Cx, key: &'static str, layer: usize, layers: usize) -> Result<
 
 fn attention(cx: &Cx, core: &Core) -> Result<Gqa> {
     let norm = QkNorm { after_rope: true, ..QkNorm::per_head(core.rms()) };
+    let normed = cx.flag_or("use_qk_norm", true)?;
     Ok(Gqa {
         bias: Biases::all(cx.flag_or("attention_bias", false)?),
-        qk_norm: Some(norm),
+        qk_norm: normed.then_some(norm),
         ..core.gqa(Some(grown_rope(cx, core.head_dim)?))
     })
 }

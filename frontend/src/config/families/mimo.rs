@@ -25,7 +25,9 @@ pub(in crate::config) fn mimo_v2_flash(cx: &Cx) -> Result<ModelSpec> {
     }
     let expert = core.mlp_of(cx, cx.dim("moe_intermediate_size")?)?;
     let moe = Moe { experts, top_k, expert, router, shared: None };
-    let routed = moe::routed_layers(cx, core.layers, |cx| listed(cx, core.layers))?;
+    let key = "moe_layer_freq";
+    let listed = |cx: &Cx| layers::marked(cx, key, core.layers)?.ok_or_else(|| cx.missing(key));
+    let routed = moe::routed_layers(cx, core.layers, listed)?;
     core.model(cx, |l| {
         let gqa = if slides[l] { &sliding } else { &full };
         let ffn = if routed[l] { Ffn::Moe(moe) } else { Ffn::Dense(core.mlp(cx)?) };
@@ -39,17 +41,7 @@ fn sliding_layers(cx: &Cx, layers: usize) -> Result<Vec<bool>> {
         return Ok(types.into_iter().map(|t| t != layers::LayerType::Full).collect());
     }
     let key = "hybrid_layer_pattern";
-    let pattern = cx.wholes(key)?.ok_or_else(|| cx.missing(key))?;
-    layers::check_length(cx, key, pattern.len(), layers)?;
-    Ok(pattern.into_iter().map(|kind| kind != 0).collect())
-}
-
-/// `moe_layer_freq`: one number per layer, with 1 for experts.
-fn listed(cx: &Cx, layers: usize) -> Result<Vec<bool>> {
-    let key = "moe_layer_freq";
-    let list = cx.wholes(key)?.ok_or_else(|| cx.missing(key))?;
-    layers::check_length(cx, key, list.len(), layers)?;
-    Ok(list.into_iter().map(|routes| routes != 0).collect())
+    layers::marked(cx, key, layers)?.ok_or_else(|| cx.missing(key))
 }
 
 /// A third of each head rotates.
@@ -99,8 +91,7 @@ fn sliding(cx: &Cx, core: &Core) -> Result<Gqa> {
 /// Positions that a query sees, its own included: `sliding_window_size` counts those before it.
 fn window(cx: &Cx) -> Result<u64> {
     let most = crate::config::MAX_POSITIONS;
-    match cx.opt_whole("sliding_window_size", 1, most)? {
-        Some(before) => Ok(before + 1),
-        None => Ok(cx.opt_whole("sliding_window", 1, most)?.unwrap_or(129)),
-    }
+    let own = cx.opt_whole("sliding_window", 1, most)?;
+    let before = cx.opt_whole("sliding_window_size", 1, most)?;
+    Ok(before.map(|n| n + 1).or(own).unwrap_or(129))
 }
