@@ -8,7 +8,7 @@ use common::{edited, read};
 use serde_json::json;
 use shardc_frontend::config::{self, Options};
 use shardc_frontend::graph::{OutputRows, weights};
-use shardc_frontend::spec::{Attention, Ffn, Gqa, Mask, ModelSpec, Moe, RopeScaling};
+use shardc_frontend::spec::{Attention, Biases, Ffn, Gqa, Mask, ModelSpec, Moe, RopeScaling};
 
 /// The grouped-query attention of a layer.
 fn gqa(spec: &ModelSpec, layer: usize) -> &Gqa {
@@ -111,6 +111,18 @@ fn a_list_of_layers_with_experts_wins() {
     let spec = read(&edited("families/deepseek-v2-lite.v4.json", &edit));
     let dense = |l: &usize| matches!(spec.layers[*l].ffn, Ffn::Dense(_));
     assert_eq!((0..27).filter(dense).collect::<Vec<_>>(), [0, 5]);
+}
+
+#[test]
+fn internlm_biases_have_keys_of_their_own() {
+    let bias = |file, edits: &[(&str, serde_json::Value)]| gqa(&read(&edited(file, edits)), 0).bias;
+    let first = "published/internlm-7b.json";
+    assert_eq!(bias(first, &[]), Biases::all(true));
+    assert_eq!(bias(first, &[("bias", json!(false))]), Biases::NONE);
+    for key in ["qkv_bias", "attention_bias"] {
+        let third = [("model_type", json!("internlm3")), (key, json!(true))];
+        assert_eq!(bias("families/llama-3.2-1b.v4.json", &third), Biases::qkv(true));
+    }
 }
 
 #[test]

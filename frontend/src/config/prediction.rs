@@ -5,8 +5,9 @@ use super::fields::MAX_LAYERS;
 use crate::codes;
 use shardc_ir::diag::Result;
 
-/// Keys that count them (DeepSeek V3 and its kin; MiniMax M2; Qwen 3.5).
-const KEYS: [&str; 3] = ["num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers"];
+/// Keys that count them (DeepSeek V3 and its kin; MiniMax M2; Qwen 3.5; Sarvam).
+const KEYS: [&str; 4] =
+    ["num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers", "num_mtp_layers"];
 
 /// Warns where the configuration counts such layers.
 pub(super) fn warn(cx: &Cx) -> Result<()> {

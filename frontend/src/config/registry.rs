@@ -46,7 +46,10 @@ impl std::fmt::Debug for Family {
 }
 
 families! {
-    "llama" llama::llama ["llama", "code_llama", "internlm3", "iquestcoder"] ["LlamaForCausalLM"]
+    "llama" llama::llama
+        ["llama", "code_llama", "aquila", "xverse", "iquestcoder"]
+        ["LlamaForCausalLM", "LLaMAForCausalLM", "AquilaForCausalLM", "AquilaModel",
+        "XverseForCausalLM", "IQuestCoderForCausalLM"]
         "grouped-query attention, RMS norms, SwiGLU (Llama 1 to 3, Code Llama, Yi)";
     "llama4" llama4::llama4 ["llama4_text", "llama4"]
         ["Llama4ForCausalLM", "Llama4ForConditionalGeneration"]
@@ -61,6 +64,10 @@ families! {
         "Llama without RoPE in every fourth layer";
     "cwm" llama::cwm ["cwm"] ["CwmForCausalLM"]
         "Llama with a window in three layers of four";
+    "internlm" llama::internlm ["internlm"] ["InternLMForCausalLM"]
+        "Llama with biases in attention";
+    "internlm3" llama::internlm3 ["internlm3"] ["InternLM3ForCausalLM"]
+        "Llama with biases on q, k and v";
     "internlm2" llama::internlm2 ["internlm2"] ["InternLM2ForCausalLM"]
         "Llama with one tensor for q, k and v";
     "minicpm" minicpm::minicpm ["minicpm"] ["MiniCPMForCausalLM"]
@@ -92,14 +99,20 @@ families! {
     "qwen3_moe" qwen::qwen3_moe ["qwen3_moe", "qwen3_vl_moe_text", "qwen3_omni_moe_text"]
         ["Qwen3MoeForCausalLM"]
         "Qwen 3 with many small experts";
+    "deepseek" deepseek::v1 ["deepseek"] ["DeepseekForCausalLM"]
+        "Llama with small experts and shared ones (DeepSeek MoE 16B)";
     "deepseek_v2" deepseek::v2 ["deepseek_v2"] ["DeepseekV2ForCausalLM"]
         "latent attention, softmax routing within groups";
-    "deepseek_v3" deepseek::v3 ["deepseek_v3", "kimi_k2", "glm4_moe_lite"]
+    "deepseek_v3" deepseek::v3 ["deepseek_v3", "kimi_k2", "glm4_moe_lite", "sarvam_mla"]
         ["DeepseekV3ForCausalLM", "Glm4MoeLiteForCausalLM"]
         "latent attention, sigmoid routing with a correction bias (V3, V3.1, R1, Kimi K2, GLM 4.7 Flash)";
     "deepseek_v32" deepseek::v32 ["deepseek_v32", "glm_moe_dsa"]
         ["DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"]
         "DeepSeek V3 with an indexer for sparse attention (V3.2, GLM 5)";
+    "mistral4" deepseek::mistral4 ["mistral4"] ["Mistral4ForCausalLM"]
+        "latent attention, softmax routing, queries that grow with the position";
+    "axk1" deepseek::axk1 ["axk1"] ["AXK1ForCausalLM"]
+        "DeepSeek V3 with a norm on the output of experts (A.X K1)";
     "youtu" deepseek::youtu ["youtu"] ["YoutuForCausalLM"]
         "latent attention, dense blocks only";
     "gpt_oss" gpt_oss::gpt_oss ["gpt_oss"] ["GptOssForCausalLM"]
@@ -108,6 +121,8 @@ families! {
         "scaled tied embeddings, norms of 1 + weight, GeGLU";
     "gemma2" gemma::gemma2 ["gemma2"] ["Gemma2ForCausalLM"]
         "Gemma with sandwich norms, soft caps, a window in even layers";
+    "vaultgemma" gemma::vaultgemma ["vaultgemma"] ["VaultGemmaForCausalLM"]
+        "Gemma 2 without norms on branch outputs";
     "gemma3" gemma::gemma3 ["gemma3_text", "gemma3"]
         ["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"]
         "Gemma 2 with query and key norms, a window in five layers of six";
@@ -131,6 +146,8 @@ families! {
         "GLM under the keys of its own code (ChatGLM 2, 3, GLM 4 9B)";
     "glm4_moe" glm::glm4_moe ["glm4_moe", "glm4v_moe_text"] ["Glm4MoeForCausalLM"]
         "GLM with DeepSeek V3's experts (GLM 4.5, 4.6)";
+    "sarvam_moe" glm::sarvam_moe ["sarvam_moe"] ["SarvamMoEForCausalLM"]
+        "GLM 4.5 with whole heads rotating (Sarvam 30B)";
     "solar_open" glm::solar_open ["solar_open"] ["SolarOpenForCausalLM"]
         "GLM 4.5 with experts in every layer";
     "dots1" glm::dots1 ["dots1"] ["Dots1ForCausalLM"]
@@ -143,6 +160,8 @@ families! {
     "granitemoehybrid" granite::granitemoehybrid ["granitemoehybrid"]
         ["GraniteMoeHybridForCausalLM"]
         "Granite 4 models whose layers are all attention";
+    "hyperclovax" granite::hyperclovax ["hyperclovax"] ["HyperCLOVAXForCausalLM"]
+        "Granite with norms on branch outputs (HyperCLOVA X)";
     "minimax_m2" minimax::minimax_m2 ["minimax_m2"] ["MiniMaxM2ForCausalLM"]
         "256 small experts, sigmoid routing, norms over all heads";
     "olmo" olmo::olmo ["olmo"] ["OlmoForCausalLM"]
@@ -202,4 +221,14 @@ families! {
         "Ling and Ring: many small experts, from 2.0 on routed within groups";
     "mimo_v2_flash" mimo::mimo_v2_flash ["mimo_v2_flash"] ["MiMoV2FlashForCausalLM"]
         "windows with sinks in five layers of six, narrow value heads, 256 experts";
+    "afmoe" afmoe::afmoe ["afmoe"] ["AfmoeForCausalLM"]
+        "gated attention, sandwich norms, many experts (Trinity)";
+    "laguna" afmoe::laguna ["laguna"] ["LagunaForCausalLM"]
+        "attention with a factor per head, many experts";
+    "mellum" qwen::mellum ["mellum"] ["MellumForCausalLM"]
+        "Qwen 3 MoE with windows in three layers of four (Mellum 2)";
+    "jais2" layernorm::jais2 ["jais2"] ["Jais2ForCausalLM"]
+        "Llama with layer norms, biases and squared ReLU";
+    "orion" layernorm::orion ["orion"] ["OrionForCausalLM"]
+        "Llama with layer norms";
 }

@@ -71,12 +71,24 @@ pub(crate) fn read_for(
     layer_type: &'static str,
 ) -> Result<Rope> {
     let parameters = parameters(cx, layer_type)?;
-    let inner = parameters.as_ref();
+    let dim = rotated(cx, parameters.as_ref(), head_dim, defaults.partial)?;
+    build(cx, parameters.as_ref(), dim, defaults.theta)
+}
+
+/// RoPE of all of `dim` elements, the rotary part of a head with latent attention: a share in the
+/// configuration is that part's of the head.
+pub(crate) fn read_whole(cx: &Cx, dim: u64, defaults: Defaults) -> Result<Rope> {
+    let parameters = parameters(cx, "full_attention")?;
+    let dim = even(cx, dim, dim, 1.0)?;
+    build(cx, parameters.as_ref(), dim, defaults.theta)
+}
+
+/// RoPE of `dim` elements, scaled as `inner` says.
+fn build(cx: &Cx, inner: Option<&Fields>, dim: u64, theta: f64) -> Result<Rope> {
     let theta = match inner.map(|p| p.positive("rope_theta")).transpose()?.flatten() {
         Some(theta) => theta,
-        None => cx.positive_or(["rope_theta", "rotary_emb_base"], defaults.theta)?,
+        None => cx.positive_or(["rope_theta", "rotary_emb_base"], theta)?,
     };
-    let dim = rotated(cx, inner, head_dim, defaults.partial)?;
     let scaling = match inner {
         Some(p) => scaling(cx, p, dim)?,
         None => RopeScaling::None,

@@ -1,17 +1,17 @@
 //! Grouped-query attention with its variants, and its KV cache.
 
 use super::context::{Cx, Extents};
-use super::position::rotate;
+use super::position::{rotate, tuned};
 use crate::codes;
-use crate::spec::{DType, Gqa, Mask, QkNorm, QkNormSpan};
+use crate::spec::{DType, GateActivation, Gqa, Mask, QkNorm, QkNormSpan};
 use shardc_ir::attr::F64;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::dim::Dim;
 use shardc_ir::graph::Value;
 use shardc_ir::ops::Op;
 use shardc_ir::ops::attention::Attention;
-use shardc_ir::ops::elementwise::Clamp;
-use shardc_ir::ops::position::{AlibiSlopes, PositionScale};
+use shardc_ir::ops::elementwise::{Clamp, Unary};
+use shardc_ir::ops::position::AlibiSlopes;
 
 const KEYS: &str = "attn.k_cache";
 const VALUES: &str = "attn.v_cache";
@@ -35,16 +35,25 @@ pub(super) fn build(cx: &mut Cx, a: &Gqa, x: Value, pos: Value) -> Result<Value>
     let k = positioned(cx, a, 'k', k, pos)?;
     let v = clip(cx, a, 'v', v)?;
     let v = cx.scale_if("attn.v.scaled", v, a.v_scale)?;
-    let q = match a.temperature {
-        Some(t) => {
-            let shift = Some(t.shift).filter(|&n| n > 0);
-            let op = PositionScale { shift, floor: F64(t.floor), by: F64(t.scale) };
-            cx.op("attn.q.tuned", Op::PositionScale(op), &[q, pos])?
-        }
-        None => q,
-    };
+    let q = tuned(cx, a.temperature, q, pos)?;
     let ctx = attend(cx, a, [q, k, v], pos)?;
+    let ctx = gated(cx, a, x, ctx)?;
     cx.project("attn.o", ctx, "attn.o", "bskgd,kgdh->bsh", &[2])
+}
+
+/// What attention gives, times the gate of the layer's input where there is one.
+fn gated(cx: &mut Cx, a: &Gqa, x: Value, ctx: Value) -> Result<Value> {
+    let Some(gate) = a.gate else { return Ok(ctx) };
+    let (spec, dims): (_, &[usize]) = match gate.per_head {
+        true => ("bsh,hkg->bskg", &[0, 1, 2, 3]),
+        false => ("bsh,hkgd->bskgd", &[]),
+    };
+    let open = cx.project("attn.gate", x, "attn.gate", spec, &[])?;
+    let open = match gate.activation {
+        GateActivation::Sigmoid => cx.op("attn.gate.act", Op::Sigmoid(Unary {}), &[open])?,
+        GateActivation::Softplus => cx.softplus("attn.gate.act", open)?,
+    };
+    cx.f.mul("attn.ctx.gated", ctx, open, dims)
 }
 
 /// Heads must group.

@@ -11,7 +11,7 @@ use shardc_ir::graph::{Func, Module, Value};
 use shardc_ir::ops::Op;
 use shardc_ir::ops::attention::{KvRead, KvWrite};
 use shardc_ir::ops::contract::{Einsum, GroupedEinsum};
-use shardc_ir::ops::elementwise::Scale;
+use shardc_ir::ops::elementwise::{Offset, Scale, Unary};
 use shardc_ir::ops::norm::{LayerNorm, RmsNorm};
 use shardc_ir::ops::shape::Cast;
 use shardc_ir::types::{Kind, Type};
@@ -198,6 +198,14 @@ impl Cx {
             Some(by) => self.op(name, Op::Scale(Scale { by: F64(by) }), &[x]),
             None => Ok(x),
         }
+    }
+
+    /// `ln(1 + exp(x))`.
+    pub(super) fn softplus(&mut self, name: &str, x: Value) -> Result<Value> {
+        let power = self.op(&format!("{name}.exp"), Op::Exp(Unary {}), &[x])?;
+        let raised = Op::Offset(Offset { by: F64(1.0) });
+        let raised = self.op(&format!("{name}.exp_plus_one"), raised, &[power])?;
+        self.op(name, Op::Log(Unary {}), &[raised])
     }
 
     /// `x` in another format, or `x` itself where it has that format.

@@ -84,8 +84,8 @@ fn clamp(cx: &mut Cx, name: &str, x: Value, lo: Option<f64>, hi: f64) -> Result<
 /// xIELU of `x` `[B, S, F]` with the learned numbers of the layer.
 fn xielu(cx: &mut Cx, name: &str, x: Value) -> Result<Value> {
     let part = |p: &str| format!("{name}.{p}");
-    let above = softplus(cx, &part("positive"), x)?;
-    let below = softplus(cx, &part("negative"), x)?;
+    let above = learned(cx, &part("positive"), x)?;
+    let below = learned(cx, &part("negative"), x)?;
     let below = cx.op(&part("negative.raised"), Op::Offset(Offset { by: F64(0.5) }), &[below])?;
     let square = cx.op(&part("square"), Op::Relu2(Unary {}), &[x])?;
     let square = cx.f.mul(&part("square.scaled"), square, above, &[2])?;
@@ -100,12 +100,9 @@ fn xielu(cx: &mut Cx, name: &str, x: Value) -> Result<Value> {
 }
 
 /// `ln(1 + exp(w))` of the learned number `name.w`, as long as a row of `x`.
-fn softplus(cx: &mut Cx, name: &str, x: Value) -> Result<Value> {
+fn learned(cx: &mut Cx, name: &str, x: Value) -> Result<Value> {
     let w = cx.weight(&format!("{name}.w"))?;
-    let power = cx.op(&format!("{name}.exp"), Op::Exp(Unary {}), &[w])?;
-    let raised = Op::Offset(Offset { by: F64(1.0) });
-    let raised = cx.op(&format!("{name}.raised_exp"), raised, &[power])?;
-    let soft = cx.op(&format!("{name}.softplus"), Op::Log(Unary {}), &[raised])?;
+    let soft = cx.softplus(&format!("{name}.softplus"), w)?;
     let width = cx.ty(x).dims[2];
     let shape = vec![Dim::fixed(1), width];
     let row =

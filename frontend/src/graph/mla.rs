@@ -4,7 +4,7 @@
 //! Every head's key is its own projection of the latent beside that shared part.
 
 use super::context::{Cx, Extents};
-use super::position::rotate;
+use super::position::{rotate, tuned};
 use crate::spec::{DType, Indexer, Mask, Mla, Rope};
 use shardc_ir::attr::F64;
 use shardc_ir::diag::Result;
@@ -69,7 +69,8 @@ fn queries(cx: &mut Cx, a: &Mla, latent: Value, pos: Value) -> Result<Value> {
     let nope = slice(cx, "attn.q.nope", q, 4, 0, a.nope_dim)?;
     let tail = slice(cx, "attn.q.tail", q, 4, a.nope_dim, whole)?;
     let tail = rotate(cx, "attn.q.rope", tail, &a.rope, pos)?;
-    cx.op("attn.q.whole", Op::Concat(Concat { dim: 4 }), &[nope, tail])
+    let whole = cx.op("attn.q.whole", Op::Concat(Concat { dim: 4 }), &[nope, tail])?;
+    tuned(cx, a.temperature, whole, pos)
 }
 
 /// Writes the row of each new token: normed latent, rotated shared key.

@@ -1,7 +1,7 @@
 //! Rotary positions as the IR's operator.
 
 use super::context::Cx;
-use crate::spec::{Rope, RopeScaling};
+use crate::spec::{Rope, RopeScaling, Temperature};
 use shardc_ir::attr::F64;
 use shardc_ir::diag::Result;
 use shardc_ir::graph::Value;
@@ -29,6 +29,14 @@ pub(super) fn rotate(cx: &mut Cx, name: &str, x: Value, rope: &Rope, pos: Value)
         long_factors: Vec::new(),
     };
     cx.op(name, Op::Rope(scaled(base, &rope.scaling)), &[x, pos])
+}
+
+/// Queries times the factor that grows with their positions, where there is one.
+pub(super) fn tuned(cx: &mut Cx, by: Option<Temperature>, q: Value, pos: Value) -> Result<Value> {
+    let Some(t) = by else { return Ok(q) };
+    let shift = Some(t.shift).filter(|&n| n > 0);
+    let op = op::PositionScale { shift, floor: F64(t.floor), by: F64(t.scale) };
+    cx.op("attn.q.tuned", Op::PositionScale(op), &[q, pos])
 }
 
 /// The operator with the attributes of a scaling.

@@ -58,6 +58,26 @@ pub struct Gqa {
     pub v_scale: Option<f64>,
     /// Queries, keys and values clamped to `±c` (DBRX, OLMo).
     pub clip_qkv: Option<f64>,
+    /// What multiplies the output before the output projection.
+    pub gate: Option<OutputGate>,
+}
+
+/// A projection of the hidden state that multiplies attention's output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputGate {
+    /// Whether each head has one factor instead of one per element.
+    pub per_head: bool,
+    /// What the projection passes through.
+    pub activation: GateActivation,
+}
+
+/// The activation of an output gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateActivation {
+    /// `1 / (1 + exp(−x))`.
+    Sigmoid,
+    /// `ln(1 + exp(x))`.
+    Softplus,
 }
 
 impl Gqa {
@@ -84,6 +104,7 @@ impl Gqa {
             temperature: None,
             v_scale: None,
             clip_qkv: None,
+            gate: None,
         }
     }
 }
@@ -124,6 +145,8 @@ pub struct Mla {
     pub rope: Rope,
     /// Factor on `q · k`, YaRN's correction included.
     pub scale: f64,
+    /// Factor on queries that grows with the position (Mistral 4).
+    pub temperature: Option<Temperature>,
     /// Whether the down projections and the output projection have a bias.
     pub bias: bool,
     /// Sparse-attention indexer (DeepSeek V3.2).

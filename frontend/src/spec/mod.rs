@@ -14,7 +14,8 @@ mod storage;
 mod weights;
 
 pub use attention::{
-    Alibi, Attention, Biases, Gqa, Indexer, Mask, Mla, QkNorm, QkNormSpan, Temperature,
+    Alibi, Attention, Biases, GateActivation, Gqa, Indexer, Mask, Mla, OutputGate, QkNorm,
+    QkNormSpan, Temperature,
 };
 pub use count::KvCache;
 pub use ffn::{

@@ -20,6 +20,7 @@ pub enum Part {
     QueryNorm,
     KeyNorm,
     Sinks,
+    OutputGate,
     QueryDown,
     QueryDownNorm,
     QueryUp,
@@ -68,6 +69,7 @@ impl Part {
                 | Key
                 | Value
                 | Output
+                | OutputGate
                 | QueryDown
                 | QueryUp
                 | KvDown
@@ -215,6 +217,7 @@ const LLAMA: &[NameRow] = &[
     own(Part::QueryNorm, "self_attn.q_norm.*"),
     own(Part::KeyNorm, "self_attn.k_norm.*"),
     own(Part::Sinks, "self_attn.sinks"),
+    own(Part::OutputGate, "self_attn.gate_proj.*"),
     own(Part::QueryDown, "self_attn.q_a_proj.*"),
     own(Part::QueryDownNorm, "self_attn.q_a_layernorm.*"),
     own(Part::QueryUp, "self_attn.q_b_proj.*"),

@@ -200,6 +200,10 @@ impl<'a> Lister<'a> {
         if a.sinks {
             self.add(Part::Sinks, &[a.heads]);
         }
+        if let Some(gate) = a.gate {
+            let width = if gate.per_head { 1 } else { a.v_head_dim };
+            self.add(Part::OutputGate, &[a.heads.saturating_mul(width), hidden]);
+        }
     }
 
     fn qk_norm(&mut self, part: Part, norm: Norm, span: QkNormSpan, (heads, dim): (u64, u64)) {

@@ -3,7 +3,8 @@
 use super::deepseek;
 use super::prelude::*;
 
-const NAMES: Names = Names::llama_with(&[&[
+/// Ling's tensor names.
+pub(super) const NAMES: Names = Names::llama_with(&[&[
     own(Part::Embedding, "model.word_embeddings.*"),
     share(Part::Query, "attention.query_key_value.*", Fusion::Concat),
     share(Part::Key, "attention.query_key_value.*", Fusion::Concat),

@@ -1,6 +1,7 @@
 //! DeepSeek V2, V3 and V3.2 (V3.1, R1, Kimi K2, GLM 4.7 Flash, GLM 5): latent attention, dense
 //! layers first, then experts.
 
+use super::mistral;
 use super::prelude::*;
 use crate::config::MAX_LAYERS;
 use shardc_ir::diag::Diagnostic;
@@ -50,6 +51,52 @@ pub(in crate::config) fn v32(cx: &Cx) -> Result<ModelSpec> {
     model(cx, &core, router(cx)?, |_| Ok(Mla { indexer: Some(indexer), ..mla(cx, &core)? }))
 }
 
+/// Mistral 4: softmax scores, queries that grow with the position.
+pub(in crate::config) fn mistral4(cx: &Cx) -> Result<ModelSpec> {
+    const NAMES: Names = Names::llama_with(&[&[
+        share(Part::ExpertGate, "mlp.experts.gate_up_proj", Fusion::Concat),
+        share(Part::ExpertUp, "mlp.experts.gate_up_proj", Fusion::Concat),
+        own(Part::ExpertDown, "mlp.experts.down_proj"),
+    ]]);
+    let core = Core::latent(cx, Style { names: NAMES, ..Style::LLAMA })?;
+    let router = Router {
+        groups: groups(cx, GroupScore::Top2Sum)?,
+        scale: cx.positive_or("routed_scaling_factor", 1.0)?,
+        ..Router::new(Scoring::Softmax, cx.flag_or("norm_topk_prob", true)?)
+    };
+    let temperature = mistral::temperature(cx)?;
+    model(cx, &core, router, |_| Ok(Mla { temperature, ..mla(cx, &core)? }))
+}
+
+/// A.X K1: V3 with a norm on the output of layers with experts.
+pub(in crate::config) fn axk1(cx: &Cx) -> Result<ModelSpec> {
+    const NAMES: Names = Names::llama_with(&[&[own(Part::FfnOut, "post_mlp_layernorm.*")]]);
+    let core = Core::latent(cx, Style { names: NAMES, ..Style::LLAMA })?;
+    let mut model = model(cx, &core, router(cx)?, |_| mla(cx, &core))?;
+    for layer in model.layers.iter_mut().filter(|l| matches!(l.ffn, Ffn::Moe(_))) {
+        if let Block::Sequential { ffn_out, .. } = &mut layer.block {
+            *ffn_out = Some(core.rms());
+        }
+    }
+    Ok(model)
+}
+
+/// DeepSeek MoE (V1): multi-head attention, softmax scores.
+pub(in crate::config) fn v1(cx: &Cx) -> Result<ModelSpec> {
+    let core = Core::read(cx, Style::LLAMA)?;
+    let gqa = Gqa {
+        bias: Biases::all(cx.flag_or("attention_bias", false)?),
+        ..core.gqa(Some(rope::read(cx, core.head_dim, rope::Defaults::LLAMA)?))
+    };
+    let router = Router::new(scoring(cx, "softmax")?, cx.flag_or("norm_topk_prob", false)?);
+    let moe = experts(cx, &core, router)?;
+    let sparse = dense_first(cx, core.layers)?;
+    core.model(cx, |l| {
+        let ffn = if sparse[l] { Ffn::Moe(moe) } else { Ffn::Dense(core.mlp(cx)?) };
+        Ok(LayerSpec::new(gqa.clone(), ffn, Block::pre(core.rms())))
+    })
+}
+
 /// Youtu: latent attention, dense blocks only.
 pub(in crate::config) fn youtu(cx: &Cx) -> Result<ModelSpec> {
     let core = Core::latent(cx, Style { tied: true, ..Style::LLAMA })?;
@@ -82,7 +129,7 @@ pub(super) fn mla(cx: &Cx, core: &Core) -> Result<Mla> {
 pub(super) fn mla_of(cx: &Cx, core: &Core, v_dim: u64, interleaved: bool) -> Result<Mla> {
     let (nope_dim, rope_dim) = (cx.dim("qk_nope_head_dim")?, cx.dim("qk_rope_head_dim")?);
     let scale = inverse_sqrt(nope_dim.saturating_add(rope_dim)) * rope::softmax_growth(cx)?;
-    let rope = rope::read(cx, rope_dim, rope::Defaults::LLAMA)?;
+    let rope = rope::read_whole(cx, rope_dim, rope::Defaults::LLAMA)?;
     cx.require("q_lora_rank")?;
     Ok(Mla {
         heads: core.heads,
@@ -94,6 +141,7 @@ pub(super) fn mla_of(cx: &Cx, core: &Core, v_dim: u64, interleaved: bool) -> Res
         latent_norm: Norm::rms(1e-6),
         rope: Rope { interleaved, ..rope },
         scale,
+        temperature: None,
         bias: cx.flag_or("attention_bias", false)?,
         indexer: None,
     })

@@ -35,6 +35,17 @@ pub(in crate::config) fn gemma2(cx: &Cx) -> Result<ModelSpec> {
     with_cap(cx, finish(model, norm), Some(30.0))
 }
 
+/// VaultGemma: Gemma 2 with a norm before each branch only.
+pub(in crate::config) fn vaultgemma(cx: &Cx) -> Result<ModelSpec> {
+    let mut model = gemma2(cx)?;
+    for layer in &mut model.layers {
+        if let Block::Sequential { attn_out, ffn_out, .. } = &mut layer.block {
+            (*attn_out, *ffn_out) = (None, None);
+        }
+    }
+    Ok(model)
+}
+
 /// Gemma 3's text model: a norm on each query and key head, a window in five layers of six, and a
 /// smaller RoPE base there.
 pub(in crate::config) fn gemma3(cx: &Cx) -> Result<ModelSpec> {

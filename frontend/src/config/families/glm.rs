@@ -1,5 +1,6 @@
 //! GLM 4 (dense) and GLM 4.5 (mixture of experts): half of each head rotates.
 
+use super::bailing;
 use super::deepseek;
 use super::prelude::*;
 use crate::config::core::SizeKeys;
@@ -87,6 +88,18 @@ pub(in crate::config) fn glm4_moe(cx: &Cx) -> Result<ModelSpec> {
         bias: Biases::qkv(cx.flag_or("attention_bias", false)?),
         qk_norm: normed.then_some(QkNorm::per_head(core.rms())),
         ..core.gqa(Some(rope::read(cx, core.head_dim, HALF)?))
+    };
+    experts(cx, &core, |_| Ok(gqa.clone()))
+}
+
+/// Sarvam: GLM 4.5 with whole heads rotating, under Ling's tensor names.
+pub(in crate::config) fn sarvam_moe(cx: &Cx) -> Result<ModelSpec> {
+    let core = Core::read(cx, Style { names: bailing::NAMES, ..Style::GROUPED })?;
+    let normed = cx.flag_or("use_qk_norm", true)?;
+    let gqa = Gqa {
+        bias: Biases::qkv(cx.flag_or(["attention_bias", "use_qkv_bias"], false)?),
+        qk_norm: normed.then_some(QkNorm::per_head(core.rms())),
+        ..core.gqa(Some(rope::read(cx, core.head_dim, rope::Defaults::theta(8e6))?))
     };
     experts(cx, &core, |_| Ok(gqa.clone()))
 }

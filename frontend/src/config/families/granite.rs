@@ -26,6 +26,29 @@ pub(in crate::config) fn granite(cx: &Cx) -> Result<ModelSpec> {
     model(cx, &core, true, mlp.into())
 }
 
+/// HyperCLOVA X: Granite with norms on branch outputs and logits multiplied.
+pub(in crate::config) fn hyperclovax(cx: &Cx) -> Result<ModelSpec> {
+    const NAMES: Names = Names::llama_with(&[&[
+        own(Part::AttnOut, "post_norm1.*"),
+        own(Part::FfnOut, "post_norm2.*"),
+    ]]);
+    let core = Core::read(cx, Style { names: NAMES, ..Style::LLAMA })?;
+    let mlp = Mlp { bias: cx.flag_or("mlp_bias", false)?, ..core.mlp(cx)? };
+    let mut model = model(cx, &core, true, mlp.into())?;
+    let normed = cx.flag_or("use_post_norm", true)?;
+    let scaled = cx.has("attention_multiplier");
+    for layer in &mut model.layers {
+        if normed {
+            layer.block = Block::sandwich(core.rms());
+        }
+        if let (false, Attention::Gqa(gqa)) = (scaled, &mut layer.attention) {
+            gqa.scale = inverse_sqrt(core.head_dim);
+        }
+    }
+    model.head.scale = cx.positive("logits_scaling")?;
+    Ok(model)
+}
+
 /// Granite 3 MoE, with a shared network where `shared_intermediate_size` is set.
 pub(in crate::config) fn granitemoe(cx: &Cx) -> Result<ModelSpec> {
     let core = Core::read(cx, Style { names: Names::llama_with(&[MOE]), ..Style::LLAMA })?;

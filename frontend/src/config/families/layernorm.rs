@@ -73,6 +73,28 @@ pub(in crate::config) fn nemotron(cx: &Cx) -> Result<ModelSpec> {
     uniform(cx, &core, gqa, mlp, Block::pre(norm), norm)
 }
 
+/// Jais 2: Llama with layer norms, biases and squared ReLU.
+pub(in crate::config) fn jais2(cx: &Cx) -> Result<ModelSpec> {
+    let act = ("hidden_act", "relu2");
+    let core = Core::read(cx, Style { eps_keys: EPS, eps: 1e-5, act, ..Style::LLAMA })?;
+    let gqa = Gqa {
+        bias: Biases::all(cx.flag_or("attention_bias", true)?),
+        ..core.gqa(Some(rope::read(cx, core.head_dim, rope::Defaults::LLAMA)?))
+    };
+    let bias = cx.flag_or("mlp_bias", true)?;
+    let mlp = Mlp { gated: false, bias, ..core.mlp(cx)? };
+    let norm = core.layer_norm(true);
+    uniform(cx, &core, gqa, mlp, Block::pre(norm), norm)
+}
+
+/// Orion: Llama with layer norms.
+pub(in crate::config) fn orion(cx: &Cx) -> Result<ModelSpec> {
+    let core = Core::read(cx, Style { eps: 1e-5, ..Style::LLAMA })?;
+    let gqa = core.gqa(Some(rope::read(cx, core.head_dim, rope::Defaults::LLAMA)?));
+    let norm = core.layer_norm(true);
+    uniform(cx, &core, gqa, core.mlp(cx)?, Block::pre(norm), norm)
+}
+
 /// GPT-NeoX and Pythia: parallel branches with a norm each, one tensor for q, k and v per head.
 pub(in crate::config) fn gpt_neox(cx: &Cx) -> Result<ModelSpec> {
     const NAMES: Names = Names {

@@ -1,6 +1,7 @@
 //! Llama 1 to 3, Code Llama, and kin that differ in a flag or a default.
 
 use super::prelude::*;
+use crate::config::core::SizeKeys;
 
 /// Llama.
 pub(in crate::config) fn llama(cx: &Cx) -> Result<ModelSpec> {
@@ -10,6 +11,33 @@ pub(in crate::config) fn llama(cx: &Cx) -> Result<ModelSpec> {
         cx.warn(crate::codes::DEFAULTED, "num_attention_heads", message);
     }
     plain(cx, Style::LLAMA, rope::Defaults::LLAMA, bias)
+}
+
+/// InternLM 1: a flag of its own for biases, and an object of its own for RoPE.
+pub(in crate::config) fn internlm(cx: &Cx) -> Result<ModelSpec> {
+    let bias = Biases::all(cx.flag_or("bias", true)?);
+    let mut rope = rope::Defaults::LLAMA;
+    if let Some(p) = cx.object("rotary")? {
+        rope.theta = p.positive_or("base", rope.theta)?;
+        if let Some(other) = p.text("type")?.filter(|t| !matches!(*t, "origin" | "dynamic")) {
+            let message = format!("the RoPE type {other:?} is not supported");
+            return Err(p.unsupported("type", message, "supported: origin, dynamic"));
+        }
+    }
+    plain(cx, Style { keys: SizeKeys::UNGROUPED, ..Style::LLAMA }, rope, bias)
+}
+
+/// InternLM 3: a flag of its own for the biases of q, k and v.
+pub(in crate::config) fn internlm3(cx: &Cx) -> Result<ModelSpec> {
+    let o = cx.flag_or(["bias", "mlp_bias"], false)?;
+    let bias = Biases { o, ..Biases::qkv(cx.flag_or(["qkv_bias", "attention_bias"], false)?) };
+    let mut model = plain(cx, Style::GROUPED, rope::Defaults::LLAMA, bias)?;
+    for layer in &mut model.layers {
+        if let Ffn::Dense(mlp) = &mut layer.ffn {
+            mlp.bias = o;
+        }
+    }
+    Ok(model)
 }
 
 /// Seed-OSS: a flag of its own for the output projection's bias.

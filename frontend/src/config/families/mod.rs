@@ -1,5 +1,6 @@
 //! One file per family, or per group of kin.
 
+pub(super) mod afmoe;
 pub(super) mod alibi;
 pub(super) mod apertus;
 pub(super) mod bailing;

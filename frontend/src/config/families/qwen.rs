@@ -84,15 +84,36 @@ pub(in crate::config) fn qwen3(cx: &Cx) -> Result<ModelSpec> {
 pub(in crate::config) fn qwen3_moe(cx: &Cx) -> Result<ModelSpec> {
     let core = Core::read(cx, Style::HEADED)?;
     let attention = normed_attention(cx, &core)?;
+    let moe = small_experts(cx, &core)?;
+    mixed(cx, &core, &attention, moe)
+}
+
+fn small_experts(cx: &Cx, core: &Core) -> Result<Moe> {
     let (experts, top_k) = moe::sizes(cx)?;
-    let moe = Moe {
+    Ok(Moe {
         experts,
         top_k,
         expert: core.mlp_of(cx, cx.dim("moe_intermediate_size")?)?,
         router: Router::new(Scoring::Softmax, cx.flag_or("norm_topk_prob", false)?),
         shared: None,
-    };
-    mixed(cx, &core, &attention, moe)
+    })
+}
+
+/// Mellum 2: Qwen 3 MoE with windows, RoPE and dense layers as lists say.
+pub(in crate::config) fn mellum(cx: &Cx) -> Result<ModelSpec> {
+    let core = Core::read(cx, Style::HEADED)?;
+    let full = normed_attention(cx, &core)?;
+    let own = rope::read_own(cx, core.head_dim, rope::Defaults::LLAMA, "sliding_attention")?;
+    let sliding = Gqa { rope: own.or(full.rope.clone()), ..full.clone() };
+    let masks = layers::masks(cx, core.layers, layers::window_or(cx, 1024)?, |_| false)?;
+    let moe = small_experts(cx, &core)?;
+    let all = |_: &Cx| Ok(vec![true; core.layers]);
+    let routed = moe::routed_layers(cx, core.layers, all)?;
+    core.model(cx, |l| {
+        let gqa = if masks[l] == Mask::Causal { &full } else { &sliding };
+        let ffn = if routed[l] { Ffn::Moe(moe) } else { Ffn::Dense(core.mlp(cx)?) };
+        Ok(layer(&core, gqa, masks[l], ffn))
+    })
 }
 
 /// Layers that route, dense ones between them as the keys say.
