@@ -194,8 +194,17 @@ fn parse_axis(entry: &str) -> Result<Axis> {
     if name.is_empty() || !name.chars().all(legal) {
         return Err(malformed());
     }
-    let size = size.trim().parse().map_err(|_| malformed())?;
-    Ok(Axis { name: name.to_string(), size })
+    let size = size.trim();
+    let digits = !size.is_empty() && size.bytes().all(|b| b.is_ascii_digit());
+    match size.parse() {
+        Ok(size) => Ok(Axis { name: name.to_string(), size }),
+        Err(_) if digits => {
+            let message = format!("axis \"{name}\" has {size} devices");
+            let help = format!("a mesh has at most {MAX_DEVICES} devices");
+            Err(Box::new(Diagnostic::error(codes::MESH, message).help(help)))
+        }
+        Err(_) => Err(malformed()),
+    }
 }
 
 struct ShowAxis<'a> {

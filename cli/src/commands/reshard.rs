@@ -5,7 +5,7 @@ use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::dtype::DType;
 use shardc_ir::layout::{Layout, Partial};
 use shardc_ir::mesh::{AxisRef, Mesh};
-use shardc_passes::reshard::{self, Objective, Op, ReshardPlan};
+use shardc_passes::reshard::{self, Objective, Op, ReshardPlan, Step};
 use std::io::{self, BufRead, BufReader, Read, Write};
 
 /// Error codes of this command.
@@ -44,10 +44,9 @@ pub struct ReshardArgs {
 }
 
 /// One request, as text.
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug)]
 struct Request {
     mesh: String,
-    #[serde(rename = "type")]
     tensor: String,
     from: String,
     to: String,
@@ -114,11 +113,7 @@ fn ignore_closed(error: io::Error) -> Result<()> {
 }
 
 fn answer_line(line: &[u8]) -> Value {
-    let request = serde_json::from_slice(line).map_err(|error| {
-        let message = format!("the line is not a request: {error}");
-        Box::new(Diagnostic::error(codes::REQUEST, message))
-    });
-    match request.and_then(|request| answer(&request)) {
+    match read_request(line).and_then(|request| answer(&request)) {
         Ok(answer) => answer.to_json(),
         Err(problem) => {
             let mut error = json!({"code": problem.code.id, "message": problem.message});
@@ -128,6 +123,30 @@ fn answer_line(line: &[u8]) -> Value {
             json!({ "error": error })
         }
     }
+}
+
+/// Reads one line of JSON; keys beyond the four are left alone.
+fn read_request(line: &[u8]) -> Result<Request> {
+    let refuse = |why: String| {
+        let form = r#"{"mesh": "x=4,y=2", "type": "f32[16]", "from": "[{x}]", "to": "[{y}]"}"#;
+        Box::new(Diagnostic::error(codes::REQUEST, why).help(format!("write a line as `{form}`")))
+    };
+    let line = line.trim_ascii();
+    let value: Value = serde_json::from_slice(line).map_err(|error| {
+        refuse(match line {
+            [] => "the line is empty".to_string(),
+            _ => format!("the line is not JSON at column {}", error.column()),
+        })
+    })?;
+    let Value::Object(keys) = value else {
+        return Err(refuse("the line is JSON, but no object".to_string()));
+    };
+    let text = |key: &str| match keys.get(key) {
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(_) => Err(refuse(format!("`{key}` is no string"))),
+        None => Err(refuse(format!("the line lacks `{key}`"))),
+    };
+    Ok(Request { mesh: text("mesh")?, tensor: text("type")?, from: text("from")?, to: text("to")? })
 }
 
 fn answer(request: &Request) -> Result<Answer> {
@@ -147,8 +166,22 @@ fn answer(request: &Request) -> Result<Answer> {
     let from = layout("from", &request.from)?;
     let to = layout("to", &request.to)?;
     let request = reshard::Request { mesh: &mesh, dims: &dims, bits, from: &from, to: &to };
-    let plan = reshard::plan(&request, Objective::PeakThenBytes)?;
+    let mut plan = reshard::plan(&request, Objective::PeakThenBytes)?;
+    write_as_asked(&mesh, &from, &to, &mut plan.steps);
     Ok(Answer { mesh, dims, bits, from, plan })
+}
+
+/// Layouts as the request writes them: the last is `to`, and before it axes of one device, which
+/// split nothing and are left out of the normal form, stand where `from` has them.
+fn write_as_asked(mesh: &Mesh, from: &Layout, to: &Layout, steps: &mut [Step]) {
+    let Some((last, before)) = steps.split_last_mut() else { return };
+    last.out.clone_from(to);
+    for step in before {
+        for (list, wanted) in step.out.dims.iter_mut().zip(&from.dims) {
+            let single = wanted.iter().filter(|axis| axis.size(mesh) == 1);
+            list.splice(..0, single.copied());
+        }
+    }
 }
 
 /// Reads `f32[16,16]` into bits per element and extents.
@@ -369,6 +402,8 @@ peak per device        512 elements, 2048 bytes
             r#"{"mesh":"x=4","type":"bf16[8]","from":"[{z}]","to":"[{}]"}"#,
             "",
             r#"{"mesh":"x=4"}"#,
+            r#"{"mesh":4,"type":"bf16[8]","from":"[{}]","to":"[{}]"}"#,
+            r#"{"mesh":"x=99999999999999999999","type":"bf16[8]","from":"[{}]","to":"[{}]"}"#,
         ];
         let text = run_text(&args, &lines.join("\n")).unwrap();
         let answers: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
@@ -377,7 +412,35 @@ peak per device        512 elements, 2048 bytes
         assert_eq!(answers[0]["steps"][0]["args"], json!({"axes": [["x"]]}));
         assert_eq!(answers[1]["steps"][0]["args"], json!({"axes": [[["x", 2, 2]]]}));
         let codes: Vec<&Value> = answers[2..].iter().map(|a| &a["error"]["code"]).collect();
-        assert_eq!(codes, ["L101", "U102", "L003", "U101", "U101"]);
+        assert_eq!(codes, ["L101", "U102", "L003", "U101", "U101", "U101", "L001"]);
+        let messages: Vec<&Value> = answers[5..].iter().map(|a| &a["error"]["message"]).collect();
+        assert_eq!(
+            messages,
+            [
+                "the line is empty",
+                "the line lacks `type`",
+                "`mesh` is no string",
+                "axis \"x\" has 99999999999999999999 devices"
+            ]
+        );
+    }
+
+    #[test]
+    fn layouts_are_written_as_asked() {
+        let text = |t: &str| Some(t.to_string());
+        let args = ReshardArgs {
+            mesh: text("x=2,y=2,o=1"),
+            from: text("[{x},{o},{}]"),
+            to: text("[{},{y},{x:(1)2,o}]"),
+            ..one(true)
+        };
+        let value: Value = serde_json::from_str(&run_text(&args, "").unwrap()).unwrap();
+        let outs: Vec<&Value> =
+            value["steps"].as_array().unwrap().iter().map(|s| &s["out"]["dims"]).collect();
+        assert_eq!(
+            outs,
+            [&json!([["x"], ["o", "y"], []]), &json!([[], ["y"], [["x", 1, 2], "o"]])]
+        );
     }
 
     #[test]

@@ -157,6 +157,22 @@ fn reused(mesh: &Mesh, first: AxisRef, second: AxisRef) -> Diagnostic {
         .help("each axis, or each part of it, splits one dimension or pends once")
 }
 
+/// The axis of a reference and the parts of it that may split a dimension unevenly.
+fn uneven_parts(mesh: &Mesh, axis: AxisRef) -> Vec<AxisRef> {
+    let primes = primes(mesh.axis_size(axis.axis));
+    let mut parts = vec![AxisRef::whole(axis.axis)];
+    for first in 0..primes.len() {
+        let pre = primes[..first].iter().product();
+        for last in first + 1..=primes.len() {
+            let size = primes[first..last].iter().product();
+            if last - first < primes.len() {
+                parts.push(AxisRef::part(axis.axis, pre, size));
+            }
+        }
+    }
+    parts
+}
+
 fn uneven_sub_axis(mesh: &Mesh, dim: usize, extent: u64, axes: &[AxisRef]) -> Result<()> {
     let mut shards: u64 = 1;
     for &axis in axes {
@@ -166,13 +182,18 @@ fn uneven_sub_axis(mesh: &Mesh, dim: usize, extent: u64, axes: &[AxisRef]) -> Re
             let message =
                 format!("dimension {dim} of size {extent} is not split evenly by {shown}");
             let size = mesh.axis_size(axis.axis);
+            let order: Vec<String> = primes(size).iter().map(u64::to_string).collect();
             let note = format!(
-                "an axis of {size} splits by its prime factors {:?} in this order; a part that cuts \
-                 across them must divide the dimension",
-                primes(size)
+                "an axis of {size} splits an uneven dimension by {}; {shown} is no part of that",
+                order.join(", then ")
             );
+            let parts: Vec<String> =
+                uneven_parts(mesh, axis).iter().map(|&p| mesh.show(p).to_string()).collect();
             let nearest = extent.next_multiple_of(shards);
-            let help = format!("pad the dimension to {nearest}, or use a run of those factors");
+            let help = format!(
+                "split it by one of {}, or pad it to {nearest}, which {shards} divides",
+                parts.join(", ")
+            );
             let problem = Diagnostic::error(codes::UNEVEN_SUB_AXIS, message);
             return Err(Box::new(problem.note(note).help(help)));
         }

@@ -2,6 +2,7 @@
 
 use super::bound::bytes;
 use super::op::{AxisMove, Op, OpKind};
+use super::thin::holds_the_same;
 use super::{Request, Step, StepCost};
 use shardc_ir::layout::{Layout, axes};
 use shardc_ir::mesh::{AxisRef, Mesh};
@@ -70,7 +71,8 @@ fn permutes(request: &Request<'_>, before: &Layout, after: &Layout) -> bool {
 fn priced(request: &Request<'_>, before: &Layout, op: Op, out: Layout) -> Step {
     let group = request.mesh.size_of(&op.group_axes());
     let (b, after) = (local_bytes(request, before), local_bytes(request, &out));
-    let wire_bytes = op.kind().wire_bytes(b, after, group);
+    let stays = matches!(op, Op::CollectivePermute) && holds_the_same(request, before, &out);
+    let wire_bytes = if stays { 0 } else { op.kind().wire_bytes(b, after, group) };
     Step { op, out, wire_bytes }
 }
 

@@ -3,7 +3,7 @@
 //! [`plan`] searches over layouts. [`units`] cuts the axes into pieces that move as a whole,
 //! [`space`] packs layouts of those pieces and bounds what remains, [`moves`] lists the steps out of
 //! a layout, [`search`] finds the cheapest way, [`emit`] turns it into steps, [`fallback`] gives
-//! ways without a search. [`simulate`](mod@simulate) runs steps on index sets, independently of all that.
+//! ways without a search, [`thin`] sees to dimensions with fewer elements than parts. [`simulate`](mod@simulate) runs steps on index sets, independently of all that.
 
 mod bound;
 mod check;
@@ -16,6 +16,7 @@ mod planner;
 mod search;
 pub mod simulate;
 mod space;
+mod thin;
 mod torn;
 mod units;
 

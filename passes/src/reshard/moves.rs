@@ -18,9 +18,10 @@ pub struct Edge {
 /// Calls `visit` with every step out of `state`.
 ///
 /// A permute takes two edges: from a layout to the hub of all layouts with the same parts per
-/// dimension, which is priced, and from the hub to each of them, which is free. Slices and
-/// reduce-scatters go one unit at a time; neighbouring ones are fused afterwards. With `nested`,
-/// a hub only leads to layouts whose every dimension nests with the goal's.
+/// dimension, which is priced, and from the hub to each of them, which is free; in a thin space it
+/// takes one, as its price depends on both ends. Slices and reduce-scatters go one unit at a time;
+/// neighbouring ones are fused afterwards. With `nested`, a hub only leads to layouts whose every
+/// dimension nests with the goal's.
 pub fn edges(space: &Space<'_>, state: &State, nested: bool, visit: &mut impl FnMut(Edge)) {
     if state.hub {
         Arrangements { space, hub: state, nested, visit }
@@ -31,8 +32,10 @@ pub fn edges(space: &Space<'_>, state: &State, nested: bool, visit: &mut impl Fn
     slices(space, state, visit);
     exchanges(space, state, Exchange { next: *state, group: 0, touched: 0 }, 0, visit);
     reductions(space, state, visit);
-    if let Some(next) = hub_of(space, state) {
-        visit(Edge { kind: OpKind::CollectivePermute, group: 0, next });
+    match hub_of(space, state) {
+        Some(hub) if space.thin => permutes(space, state, &hub, visit),
+        Some(next) => visit(Edge { kind: OpKind::CollectivePermute, group: 0, next }),
+        None => {}
     }
 }
 
@@ -165,6 +168,17 @@ fn reduced_sets(space: &Space<'_>, done: u16) -> Vec<u16> {
     sets.dedup();
     sets.retain(|&set| set != 0);
     sets
+}
+
+/// All permutes out of `state`, whose hub is given.
+fn permutes(space: &Space<'_>, state: &State, hub: &State, visit: &mut impl FnMut(Edge)) {
+    let mut other = |edge: Edge| {
+        if edge.next != *state {
+            visit(edge);
+        }
+    };
+    Arrangements { space, hub, nested: false, visit: &mut other }
+        .fill(0, State { dims: [0; 8], hub: false, ..*hub });
 }
 
 /// The meeting point of all layouts that a permute reaches, or `None` where the dimensions have

@@ -113,16 +113,19 @@ struct Candidate {
     cost: Cost,
 }
 
+/// What tells priced steps apart: collective, devices, and bytes before, after and sent.
+type Priced = (OpKind, u16, [u64; 3]);
+
 /// A caller's prices, asked once per different step.
 struct Machine<'a> {
     space: &'a Space<'a>,
     prices: &'a dyn Prices,
-    known: RefCell<BTreeMap<(OpKind, u16, u64, u64), u64>>,
+    known: RefCell<BTreeMap<Priced, u64>>,
 }
 
 impl Pricing for Machine<'_> {
     fn step(&self, edge: &Edge, before: u64, after: u64, wire: u64) -> u64 {
-        let key = (edge.kind, edge.group, before, after);
+        let key = (edge.kind, edge.group, [before, after, wire]);
         *self.known.borrow_mut().entry(key).or_insert_with(|| {
             self.prices.price(&StepCost {
                 kind: edge.kind,

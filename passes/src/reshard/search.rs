@@ -148,7 +148,11 @@ impl Search<'_> {
             let after = space.bytes(space.elements(&edge.next));
             let group = space.size_of_bits(edge.group);
             let free = state.hub;
-            let bytes = if free { 0 } else { edge.kind.wire_bytes(before, after, group) };
+            let stays = space.thin
+                && edge.kind == OpKind::CollectivePermute
+                && space.held_alike(&state, &edge.next);
+            let still = free || stays;
+            let bytes = if still { 0 } else { edge.kind.wire_bytes(before, after, group) };
             let price = if free { 0 } else { self.pricing.step(&edge, before, after, bytes) };
             let cost = if free { cost } else { cost.plus(price, bytes) };
             self.reach(edge.next, at, edge.kind, cost);

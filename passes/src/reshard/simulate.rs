@@ -47,11 +47,13 @@ pub fn simulate(
     let mut peak_elements = run.padded();
     let mut wire_bytes: u64 = 0;
     for (number, step) in steps.iter().enumerate() {
-        let before = run.bytes();
+        let (before, held) = (run.bytes(), run.held());
         run.step(dims, step)
             .map_err(|why| format!("step {number}, {}: {why}", step.op.kind().name()))?;
         let group = mesh.size_of(&step.op.group_axes());
-        wire_bytes += step.op.kind().wire_bytes(before, run.bytes(), group);
+        let stays = step.op == Op::CollectivePermute && run.held() == held;
+        let sent = step.op.kind().wire_bytes(before, run.bytes(), group);
+        wire_bytes += if stays { 0 } else { sent };
         peak_elements = peak_elements.max(run.padded());
     }
     Ok(Simulated { devices: run.devices, wire_bytes, peak_elements })
@@ -202,6 +204,15 @@ impl Run<'_> {
         let extent =
             |dim: usize| self.devices.iter().map(|h| h.ranges[dim].1 - h.ranges[dim].0).max();
         (0..rank).map(|dim| extent(dim).unwrap_or(0)).product()
+    }
+
+    /// The part of every device that holds any.
+    fn held(&self) -> Vec<Option<Vec<Bounds>>> {
+        let part = |held: &Held| {
+            let any = held.ranges.iter().all(|(start, end)| start < end);
+            any.then(|| held.ranges.clone())
+        };
+        self.devices.iter().map(part).collect()
     }
 
     fn bytes(&self) -> u64 {

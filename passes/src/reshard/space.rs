@@ -2,6 +2,7 @@
 //! size, whether it is legal, and the fewest bytes that still have to be received.
 
 use super::bound::{bytes, receive_bound, ring_bound};
+use super::thin::{Held, is_thin};
 use super::units::{Atom, Unit, list_atoms};
 use shardc_ir::layout::{Layout, Partial, local_extent, primes};
 use shardc_ir::mesh::Mesh;
@@ -56,6 +57,11 @@ pub struct Space<'a> {
     pub primes: Vec<u64>,
     /// Hub entries found for orders of primes that split a dimension unevenly.
     pub orders: RefCell<Orders>,
+    /// Whether layouts that differ can hold the same; what is missing is then counted device by
+    /// device, and permutes lead straight from layout to layout.
+    pub thin: bool,
+    /// What devices hold, in a thin space.
+    pub held: Held,
     /// Bits of the whole tensor.
     total_bits: u128,
     /// Parts of the goal per dimension.
@@ -127,6 +133,8 @@ impl<'a> Space<'a> {
             kinds: Vec::new(),
             primes: distinct,
             orders: RefCell::default(),
+            thin: is_thin(mesh, extents, [from, to]),
+            held: Held::default(),
             total_bits: elements.saturating_mul(u128::from(bits)),
             goal_parts: [1; MAX_DIMS],
             goal_shards: 1,
@@ -232,6 +240,9 @@ impl<'a> Space<'a> {
                 self.mesh.devices() / kept,
                 self.goal_shards,
             );
+        }
+        if self.thin {
+            return if state.hub { 0 } else { bytes(self.missing(state), self.bits) };
         }
         let mut joint: Option<u64> = Some(1);
         for dim in 0..self.dims.len() {

@@ -7,6 +7,7 @@
 use super::*;
 use shardc_ir::layout::{Partial, ReduceKind, local_extent, primes};
 use shardc_ir::mesh::AxisRef;
+use std::ops::Range;
 
 /// A layout as lists of primes per dimension, and the primes that pend, as bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Graph {
     atoms: Vec<AxisRef>,
     nodes: Vec<Node>,
     sizes: Vec<u64>,
+    /// Per node: what every device holds, `None` where that is nothing.
+    held: Vec<Vec<Option<Vec<Range<u64>>>>>,
     /// Per node: (next node, bytes of the cheapest single step).
     edges: Vec<Vec<(usize, u64)>>,
 }
@@ -47,6 +50,7 @@ impl Graph {
             width,
             nodes: Vec::new(),
             sizes: Vec::new(),
+            held: Vec::new(),
             edges: Vec::new(),
             atoms,
             mesh,
@@ -54,6 +58,7 @@ impl Graph {
         let empty = Node { dims: vec![Vec::new(); extents.len()], pending: 0 };
         graph.enumerate(0, &empty);
         graph.sizes = graph.nodes.iter().map(|n| graph.size(n)).collect();
+        graph.held = graph.nodes.iter().map(|n| graph.held(n)).collect();
         graph.edges = (0..graph.nodes.len()).map(|i| graph.out(i)).collect();
         graph
     }
@@ -86,6 +91,13 @@ impl Graph {
     fn size(&self, node: &Node) -> u64 {
         let local = |(list, &n): (&Vec<usize>, &u64)| local_extent(n, self.count(list));
         node.dims.iter().zip(&self.extents).map(local).product()
+    }
+
+    fn held(&self, node: &Node) -> Vec<Option<Vec<Range<u64>>>> {
+        let layout = self.layout(node);
+        let ranges = |device| layout.index_ranges(&self.mesh, &self.extents, device);
+        let all = (0..self.mesh.devices()).map(ranges);
+        all.map(|r| r.iter().all(|r| !r.is_empty()).then_some(r)).collect()
     }
 
     fn out(&self, at: usize) -> Vec<(usize, u64)> {
@@ -134,7 +146,7 @@ impl Graph {
             options.push((before.max(after) * (group - 1)).div_ceil(group));
         }
         if pairs.iter().zip(&self.extents).all(|((x, y), &n)| self.same_parts(x, y, n)) {
-            options.push(before);
+            options.push(if self.held[at] == self.held[to] { 0 } else { before });
         }
         options.into_iter().min()
     }
@@ -222,8 +234,9 @@ impl Graph {
             let optimum = self.optimum(start);
             for goal in ((start * 7) % stride..self.nodes.len()).step_by(stride) {
                 let (from, to) = (self.layout(&self.nodes[start]), self.layout(&self.nodes[goal]));
+                let bits = 8 * self.width;
                 let case =
-                    Case { bits: 8, from, to, dims: self.extents.clone(), mesh: self.mesh.clone() };
+                    Case { bits, from, to, dims: self.extents.clone(), mesh: self.mesh.clone() };
                 let planned = plan(&case.request(), Objective::PeakThenBytes);
                 let Some((peak, bytes)) = optimum[goal] else {
                     assert!(planned.is_err());
@@ -280,4 +293,13 @@ fn optimal_on_four_primes() {
     Graph::new("x=8,y=2", &[16, 16]).compare(19);
     Graph::new("a=2,b=2,c=2,d=2", &[16, 32, 16]).compare(101);
     Graph::new("x=4,y=6", &[24, 10]).compare(23);
+}
+
+#[test]
+fn optimal_where_parts_are_empty() {
+    Graph::new("x=2,y=2", &[1, 1]).compare(1);
+    Graph::new("x=2,y=3", &[1, 7]).compare(1);
+    Graph::new("x=4,y=2", &[1, 8]).compare(5);
+    Graph::new("x=4,y=2", &[2, 6]).compare(5);
+    Graph::over(&Mesh::parse("x=8").unwrap(), &[2, 5, 3], 4).compare(31);
 }

@@ -132,8 +132,9 @@ proptest! {
         for layout in [&mut case.from, &mut case.to] {
             layout.unreduced.clear();
         }
+        case.dims.fill(2 * case.mesh.devices());
         let bits = case.dims.iter().fold(16, |n: u128, &d| n * u128::from(d));
-        let counted = bound::overlap_bound(&case.request(), bits);
+        let counted = bound::even_bound(&case.request(), bits);
         prop_assert_eq!(bound::lower_bound(&case.request(), true), counted);
     }
 
