@@ -87,6 +87,22 @@ fn infeasible_requests_say_what_conflicts_and_what_works() {
     assert!(run.stderr.contains("2 devices (`--gpus 2`)"), "{}", run.stderr);
 }
 
+#[test]
+fn layouts_that_miss_the_devices_are_completed() {
+    let llama = model("meta-llama__Meta-Llama-3.1-8B");
+    let help = |layout: &str| {
+        let run = shardc(&["compile", &llama, "--cluster", "h100x8", "--layout", layout, "--json"]);
+        assert_eq!((run.code, &run.json()["error"]["code"]), (1, &"S107".into()));
+        run.json()["error"]["help"].as_str().unwrap().to_string()
+    };
+    assert_eq!(help("tp=4"), "add dp=2 or --gpus 4");
+    assert!(help("kvp=2").starts_with("give cp"));
+    assert!(help("edp=2").starts_with("edp is tp·dp·cp / (ep·etp)"));
+    let args = ["--cluster", "h100x8", "--layout", "cp=8"];
+    let run = infeasible("meta-llama__Meta-Llama-3.1-70B", &args);
+    assert!(run.stderr.contains("nearest feasible change: `--layout pp=2,cp=4`"), "{}", run.stderr);
+}
+
 /// The value after an option in the nearest change.
 fn proposed(run: &Run, option: &str) -> String {
     let (_, help) = run.stderr.split_once("nearest feasible change: ").unwrap();

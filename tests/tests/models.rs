@@ -60,7 +60,7 @@ fn lowered(_path: &Path, source: String) -> Outcome {
     let facts = Facts::of(&logical);
     for text in DEGREES {
         let degrees = Degrees::parse(text).map_err(|d| d.to_string())?;
-        if degrees.refusal(&facts, degrees.devices()).is_some() {
+        if !degrees.is_legal(&facts, degrees.devices()) {
             continue;
         }
         let groups = Groups::new(&degrees, &facts, 8);

@@ -114,7 +114,8 @@ fn to_text(name: &str, facts: &Facts, table: &Table) -> String {
     let _ = writeln!(out, "\n  tp  valid  heads  ffn  vocab  experts  kv copies  why");
     for row in &table.tp {
         let [heads, ffn, vocab, experts] = row.parts().map(|(_, part)| mark(part.valid));
-        let (valid, copies) = (mark(row.valid()), row.kv_copies);
+        let valid = mark(row.valid());
+        let copies = row.kv_copies.map_or("-".to_string(), |n| n.to_string());
         let _ = writeln!(
             out,
             "{:4}  {valid:5}  {heads:5}  {ffn:3}  {vocab:5}  {experts:7}  {copies:9}  {}",
@@ -139,6 +140,9 @@ fn why(row: &TensorRow) -> String {
     let padded = row.vocab_padding.filter(|(size, padded)| size != padded);
     if let (true, Some((size, padded))) = (row.valid(), padded) {
         let _ = write!(why, "; vocabulary {size} padded to {padded}");
+    }
+    if row.parts().iter().all(|(name, part)| part.valid != (*name == "experts")) {
+        why += "; with experts split by ep the other parts allow it";
     }
     if row.group_split {
         why += "; group split: an axis on kv heads and one on groups can";

@@ -102,7 +102,13 @@ impl Requests for Alternatives<'_> {
     }
 
     fn layouts(&self, devices: u64) -> Vec<Degrees> {
-        legal_degrees(&Facts::of(&self.model.logical), devices)
+        let mut layouts = legal_degrees(&Facts::of(&self.model.logical), devices);
+        // Searches leave context parallelism to the user, who asked for it here.
+        if self.request.layout.is_some_and(|forced| forced.cp > 1) {
+            let split: Vec<Degrees> = layouts.iter().flat_map(|d| d.with_context()).collect();
+            layouts.extend(split);
+        }
+        layouts
     }
 
     fn weight_bits(&self) -> u64 {

@@ -28,7 +28,7 @@ pub(super) fn tuples(facts: &Facts, devices: u64) -> Vec<Degrees> {
             }
         }
     }
-    out.retain(|d| d.refusal(facts, devices).is_none());
+    out.retain(|d| d.is_legal(facts, devices));
     out
 }
 

@@ -6,7 +6,7 @@
 
 use super::{Evaluated, Evaluator, Found, NothingFits, Outcome, degrees};
 use crate::strategy::Degrees;
-use crate::strategy::degrees::whole_heads;
+use crate::strategy::parts::whole_heads;
 use shardc_ir::diag::Result;
 use std::cmp::Ordering;
 
@@ -133,7 +133,7 @@ fn ladder(evaluator: &Evaluator<'_>, folded: bool, reading: Reading) -> Vec<Degr
             }
         }
     }
-    out.retain(|d| d.refusal(facts, devices).is_none());
+    out.retain(|d| d.is_legal(facts, devices));
     out.sort_by_key(|d| (d.tp * d.pp, d.pp));
     out
 }
@@ -150,7 +150,7 @@ fn experts(evaluator: &Evaluator<'_>, folded: bool, base: Degrees) -> Option<Deg
     let fits = |ep: &u64| {
         let degrees = Degrees { ep: *ep, etp, ..base };
         let equal = facts.experts.iter().all(|e| e.is_multiple_of(*ep));
-        let legal = || degrees.refusal(facts, evaluator.devices()).is_none();
+        let legal = || degrees.is_legal(facts, evaluator.devices());
         equal && ep * etp <= node.max(etp) && legal()
     };
     (1..=stage).filter(fits).max().map(|ep| Degrees { ep, etp, ..base })

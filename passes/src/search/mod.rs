@@ -155,7 +155,8 @@ pub fn search(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome> {
     if let Some(degrees) = forced {
-        degrees.check(evaluator.facts(), evaluator.devices())?;
+        let node = evaluator.cluster.node.devices;
+        degrees.check(evaluator.facts(), evaluator.devices(), node)?;
         return degrees::best_of(evaluator, &[degrees], progress);
     }
     match method {

@@ -1,7 +1,9 @@
 //! Parallel degrees: what they mean, and which are legal for a model.
 
 use super::facts::Facts;
-use super::groups::split_heads;
+use super::parts::{
+    DENSE, EVERYTHING, EXPERTS, Legal, Part, RANKS, expert_widths, experts, heads, refused, widths,
+};
 use crate::codes;
 use shardc_ir::diag::{Diagnostic, Result};
 use std::fmt;
@@ -25,6 +27,15 @@ pub struct Degrees {
     /// Tensor parallel inside an expert.
     pub etp: u64,
 }
+
+/// Degrees that reports show and others set.
+const DERIVED: [(&str, &str); 2] = [
+    (
+        "kvp",
+        "give cp: it splits the new tokens of a prefill and the cached tokens (kvp) of a decode",
+    ),
+    ("edp", "edp is tp·dp·cp / (ep·etp): raise dp, or lower ep or etp"),
+];
 
 impl Default for Degrees {
     fn default() -> Self {
@@ -59,13 +70,23 @@ impl Degrees {
                     .help("write degrees as `tp=4,dp=2,pp=1,cp=1,ep=8,etp=1`"),
             )
         };
+        let unknown = |name: &str| match DERIVED.iter().find(|(n, _)| *n == name) {
+            Some((_, how)) => Box::new(
+                Diagnostic::error(
+                    codes::BAD_DEGREES,
+                    format!("`{name}` follows from other degrees"),
+                )
+                .help(how.to_string()),
+            ),
+            None => bad(format!("`{name}` is no degree")),
+        };
         let mut given: [Option<u64>; 6] = [None; 6];
         for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
             let (name, value) = part
                 .split_once('=')
                 .ok_or_else(|| bad(format!("`{part}` is not `name=degree`")))?;
             let slot = ["tp", "pp", "dp", "cp", "ep", "etp"].iter().position(|n| *n == name.trim());
-            let slot = slot.ok_or_else(|| bad(format!("`{}` is no degree", name.trim())))?;
+            let slot = slot.ok_or_else(|| unknown(name.trim()))?;
             let degree = value.trim().parse::<u64>().ok().filter(|d| (1..=1 << 20).contains(d));
             let degree = degree.ok_or_else(|| {
                 bad(format!("{name} is `{}`, not a whole number from 1 to 1048576", value.trim()))
@@ -97,6 +118,12 @@ impl Degrees {
         if shown.is_empty() { vec!["tp=1".to_string()] } else { shown }
     }
 
+    /// The same degrees with context parallelism in place of some or all data parallelism.
+    pub fn with_context(self) -> impl Iterator<Item = Degrees> {
+        let parts = (2..=self.dp).filter(move |c| self.dp.is_multiple_of(*c));
+        parts.map(move |c| Degrees { cp: self.cp.saturating_mul(c), dp: self.dp / c, ..self })
+    }
+
     /// How far two tuples are from each other: the factors between their degrees, in 64ths of an
     /// octave.
     pub fn distance(&self, other: &Degrees) -> u64 {
@@ -106,132 +133,99 @@ impl Degrees {
         pairs.map(|pair| (octaves(pair) * 64.0).round() as u64).sum()
     }
 
-    /// Checks the degrees against the number of devices and the sizes of the model.
+    /// Checks the degrees against the number of devices, in nodes of `node`, and the sizes of the
+    /// model.
     ///
     /// # Errors
     /// `S107` with the dimension, its size and the nearest legal choice.
-    pub fn check(&self, facts: &Facts, devices: u64) -> Result<()> {
-        match self.refusal(facts, devices) {
-            None => Ok(()),
-            Some(cause) => {
-                let message = format!("{self} is not possible: {cause}");
-                let help = "`shardc degrees MODEL --gpus N` lists every degree with its reason";
-                Err(Box::new(Diagnostic::error(codes::BAD_DEGREES, message).help(help)))
+    pub fn check(&self, facts: &Facts, devices: u64, node: u64) -> Result<()> {
+        let Some(cause) = self.refusal(facts, devices) else { return Ok(()) };
+        let message = format!("{self} is not possible: {cause}");
+        let help = match self.devices() == devices {
+            true => {
+                "`shardc degrees MODEL --gpus N` lists every degree with its reason".to_string()
             }
+            false => self.completion(facts, devices, node),
+        };
+        Err(Box::new(Diagnostic::error(codes::BAD_DEGREES, message).help(help)))
+    }
+
+    /// How the degrees become those of so many devices.
+    fn completion(&self, facts: &Facts, devices: u64, node: u64) -> String {
+        let product = self.devices();
+        let countable = (product <= node || product.is_multiple_of(node.max(1)))
+            && self.is_legal(facts, product);
+        let filled = Degrees { dp: self.dp.saturating_mul(devices / product.max(1)), ..*self };
+        let dp = filled.is_legal(facts, devices).then(|| format!("dp={}", filled.dp));
+        let gpus = (countable && product < devices).then(|| format!("--gpus {product}"));
+        match (self.dp, dp, gpus) {
+            (1, Some(dp), Some(gpus)) => format!("add {dp} or {gpus}"),
+            (1, Some(dp), None) => format!("add {dp}"),
+            (_, Some(dp), Some(gpus)) => format!("use {dp} or {gpus}"),
+            (_, Some(dp), None) => format!("use {dp}"),
+            (_, None, Some(gpus)) => {
+                format!("use {gpus}, or degrees whose product is {devices}")
+            }
+            (_, None, None) => format!("use degrees whose product is {devices}"),
         }
     }
 
-    /// Why the degrees are not possible, or `None` where they are.
+    /// Whether the degrees are possible.
+    pub fn is_legal(&self, facts: &Facts, devices: u64) -> bool {
+        self.cause(facts, devices).is_none()
+    }
+
+    /// Why the degrees are not possible, with the nearest legal choice, or `None` where they are.
     pub fn refusal(&self, facts: &Facts, devices: u64) -> Option<String> {
-        if self.devices() != devices {
-            return Some(format!(
-                "tp·cp·dp·pp is {}, and there are {devices} devices",
-                self.devices()
-            ));
+        self.cause(facts, devices).map(|cause| match cause.split {
+            None => cause.text,
+            Some((degree, parts)) => refused(&cause.text, &Legal::of(facts, parts), degree),
+        })
+    }
+
+    fn cause(&self, facts: &Facts, devices: u64) -> Option<Cause> {
+        let plain = |text: String| Some(Cause { text, split: None });
+        let (product, stage) = (self.devices(), self.stage_devices());
+        if product != devices {
+            return plain(format!("tp·cp·dp·pp is {product}, and there are {devices} devices"));
         }
         let owners = self.ep.saturating_mul(self.etp);
-        let stage = self.stage_devices();
         if !facts.is_moe() && self.ep > 1 {
-            return Some(format!("ep is {}, and the model has no routed experts", self.ep));
+            return plain(format!("ep is {}, and the model has no routed experts", self.ep));
         }
         if !stage.is_multiple_of(owners) {
-            return Some(format!("ep·etp is {owners}, which does not divide tp·dp·cp = {stage}"));
+            return plain(format!("ep·etp is {owners}, which does not divide tp·dp·cp = {stage}"));
         }
         if self.pp > facts.layers.max(1) {
-            return Some(format!("pp is {}, and there are {} layers", self.pp, facts.layers));
+            return plain(format!("pp is {}, and there are {} layers", self.pp, facts.layers));
         }
-        let attention = heads(facts, self.tp).err();
-        let width = widths(facts, self.tp).err();
-        let of_experts =
-            || expert_widths(facts, self.etp).and_then(|()| experts(facts, self.ep)).err();
-        attention.or(width).or_else(|| if facts.is_moe() { of_experts() } else { None })
+        self.uneven(facts)
+    }
+
+    /// The part of the model that does not split as the degrees ask.
+    fn uneven(&self, facts: &Facts) -> Option<Cause> {
+        let of_tp: &[Part] = match facts.is_moe() && self.ep == 1 && self.etp == self.tp {
+            true => EVERYTHING,
+            false => DENSE,
+        };
+        let (tp, etp) = ((self.tp, of_tp), (self.etp, EXPERTS));
+        let refuses = |part: Part, split: (u64, &'static [Part])| {
+            part(facts, split.0).err().map(|text| Cause { text, split: Some(split) })
+        };
+        let dense = refuses(heads, tp).or_else(|| refuses(widths, tp));
+        dense.or_else(|| {
+            let routed = || refuses(expert_widths, if of_tp.len() > 2 { tp } else { etp });
+            let ranks = || refuses(experts, (self.ep, RANKS));
+            facts.is_moe().then(|| routed().or_else(ranks)).flatten()
+        })
     }
 }
 
-/// Whether attention of every kind splits `tp` ways: whole heads, whole quantisation blocks.
-///
-/// # Errors
-/// Says why not, with the nearest legal degrees.
-pub fn heads(facts: &Facts, tp: u64) -> Result<(), String> {
-    facts.heads.iter().try_for_each(|&(kv, group)| whole_heads(kv, group, tp))?;
-    let (kv, group) = split_heads(tp, facts);
-    facts.kv_blocks.iter().try_for_each(|&b| splits("kv heads", b, kv))?;
-    facts.group_blocks.iter().try_for_each(|&b| splits("heads of a group", b, group))
-}
-
-/// Whether every dense and shared feed-forward block splits `tp` ways.
-///
-/// # Errors
-/// Says why not, with the nearest legal degrees.
-pub fn widths(facts: &Facts, tp: u64) -> Result<(), String> {
-    facts.widths.iter().try_for_each(|&w| splits("ffn width", w, tp))
-}
-
-/// Whether every routed expert splits `etp` ways.
-///
-/// # Errors
-/// Says why not, with the nearest legal degrees.
-pub fn expert_widths(facts: &Facts, etp: u64) -> Result<(), String> {
-    facts.expert_widths.iter().try_for_each(|&w| splits("expert ffn width", w, etp))
-}
-
-/// Whether every rank of `ep` holds an expert of each layer. They may hold unequal numbers.
-///
-/// # Errors
-/// Says why not, with the most ranks that do.
-pub fn experts(facts: &Facts, ep: u64) -> Result<(), String> {
-    match facts.experts.first() {
-        Some(&fewest) if ep > fewest => Err(format!(
-            "{fewest} experts leave ranks of {ep} without any; nearest legal: {fewest}"
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// The engines' rule: whole query heads per rank, and kv heads that divide `tp` or are divided.
-///
-/// # Errors
-/// Says why not, with the nearest legal degrees.
-pub fn whole_heads(kv: u64, group: u64, tp: u64) -> Result<(), String> {
-    let heads = kv * group;
-    let legal = |t: u64| heads.is_multiple_of(t) && (kv.is_multiple_of(t) || t.is_multiple_of(kv));
-    if legal(tp) {
-        return Ok(());
-    }
-    let cause = if !heads.is_multiple_of(tp) {
-        format!("{heads} query heads do not divide by {tp}")
-    } else {
-        format!("{kv} kv heads are neither a multiple nor a divisor of {tp}")
-    };
-    Err(format!("{cause}; nearest legal: {}", nearest(tp, heads, legal)))
-}
-
-/// Whether a dimension of (size, granule) splits `parts` ways in whole granules.
-///
-/// # Errors
-/// Says why not, with the nearest legal degrees.
-pub fn splits(what: &str, (size, granule): (u64, u64), parts: u64) -> Result<(), String> {
-    let whole = |p: u64| size.is_multiple_of(p) && (size / p).is_multiple_of(granule.max(1));
-    let legal = |p: u64| p == 1 || whole(p);
-    if legal(parts) {
-        return Ok(());
-    }
-    let cause = if !size.is_multiple_of(parts) {
-        format!("{what} {size} does not divide by {parts}")
-    } else {
-        format!(
-            "{what} {size} over {parts} is {}, which cuts quantisation blocks of {granule}",
-            size / parts
-        )
-    };
-    Err(format!("{cause}; nearest legal: {}", nearest(parts, size, legal)))
-}
-
-/// The legal degrees next below and above.
-fn nearest(at: u64, most: u64, legal: impl Fn(u64) -> bool) -> String {
-    let below = (1..at.min(most + 1)).rev().find(|&d| legal(d)).unwrap_or(1);
-    let above = (at + 1..=most.min(at.saturating_mul(64))).find(|&d| legal(d));
-    above.map_or(below.to_string(), |a| format!("{below} and {a}"))
+/// Why a tuple is not possible.
+struct Cause {
+    text: String,
+    /// The degree that does not split all of the parts, if one is to blame.
+    split: Option<(u64, &'static [Part])>,
 }
 
 impl fmt::Display for Degrees {
@@ -264,19 +258,42 @@ mod tests {
     }
 
     #[test]
-    fn heads_stay_whole() {
-        let legal: Vec<u64> = (1..=28).filter(|&tp| whole_heads(4, 7, tp).is_ok()).collect();
-        assert_eq!(legal, [1, 2, 4, 28]);
+    fn a_refusal_names_degrees_that_every_part_allows() {
+        let facts = Facts {
+            heads: vec![(4, 16)],
+            expert_widths: vec![(1536, 128)],
+            experts: vec![128],
+            layers: 4,
+            ..Facts::default()
+        };
+        let refusal = |text: &str| {
+            let degrees = Degrees::parse(text).unwrap_or_default();
+            degrees.refusal(&facts, degrees.devices()).unwrap_or_default()
+        };
+        let cuts = "1536 over 8 is 192, which cuts quantisation blocks of 128; nearest legal: ";
+        assert_eq!(refusal("tp=8"), format!("expert ffn width {cuts}4"));
+        assert_eq!(refusal("dp=8,etp=8"), format!("expert ffn width {cuts}6 and 12"));
+        assert_eq!(refusal("tp=8,ep=8"), "");
     }
 
     #[test]
-    fn blocks_stay_whole() {
-        let cause = splits("expert ffn width", (1536, 128), 8).err();
-        assert_eq!(
-            cause.as_deref(),
-            Some(
-                "expert ffn width 1536 over 8 is 192, which cuts quantisation blocks of 128; nearest legal: 6 and 12"
-            )
+    fn a_product_that_is_too_small_is_completed() {
+        let help = |text: &str, devices| {
+            let degrees = Degrees::parse(text).unwrap_or_default();
+            let facts = Facts { heads: vec![(8, 6)], layers: 4, ..Facts::default() };
+            let error = degrees.check(&facts, devices, 8).err();
+            error.and_then(|d| d.help.clone()).unwrap_or_default()
+        };
+        assert_eq!(help("tp=4", 8), "add dp=2 or --gpus 4");
+        assert_eq!(help("tp=2,dp=2", 8), "use dp=4 or --gpus 4");
+        assert_eq!(help("tp=4,pp=3", 16), "use degrees whose product is 16");
+        assert_eq!(help("pp=3", 8), "use --gpus 3, or degrees whose product is 8");
+        assert_eq!(help("tp=3", 8), "use degrees whose product is 8");
+        assert_eq!(help("tp=4,pp=3", 24), "add dp=2");
+        assert_eq!(help("tp=16", 8), "use degrees whose product is 8");
+        assert!(
+            Degrees::parse("kvp=2")
+                .is_err_and(|d| d.help.as_ref().is_some_and(|h| h.contains("give cp")))
         );
     }
 }

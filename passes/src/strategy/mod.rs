@@ -4,6 +4,7 @@ pub mod degrees;
 pub mod facts;
 pub mod groups;
 pub mod megatron;
+pub mod parts;
 pub mod pins;
 pub mod table;
 

@@ -4,8 +4,8 @@
 //! divisor of the degree. Where only a finer plan can run, which splits kv heads and the query heads
 //! of a group by different axes, the row says so.
 
-use super::degrees::{self, whole_heads};
 use super::facts::{Facts, common_divisor};
+use super::parts::{self, EVERYTHING, Legal, RANKS, refused, whole_heads};
 
 /// What one part of a model says to a degree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +31,8 @@ pub struct TensorRow {
     pub experts: Verdict,
     /// Vocabulary entries, and with padding.
     pub vocab_padding: Option<(u64, u64)>,
-    /// Ranks that hold the same kv head, or the same latent row.
-    pub kv_copies: u64,
+    /// Ranks that hold the same kv head, or the same latent row; none where heads do not split.
+    pub kv_copies: Option<u64>,
     /// Whether heads split only by an axis on kv heads and another on the heads of a group.
     pub group_split: bool,
 }
@@ -96,9 +96,10 @@ impl TensorRow {
 
 /// Every degree from 1 to `devices`.
 pub fn table(facts: &Facts, devices: u64) -> Table {
+    let (legal, ranks) = (Legal::of(facts, EVERYTHING), Legal::of(facts, RANKS));
     Table {
-        tp: (1..=devices).map(|degree| tensor(facts, degree)).collect(),
-        ep: (1..=devices).map(|degree| expert(facts, degree)).collect(),
+        tp: (1..=devices).map(|degree| tensor(facts, degree, &legal)).collect(),
+        ep: (1..=devices).map(|degree| expert(facts, degree, &ranks)).collect(),
         pp: (1..=devices).map(|degree| stage(facts, degree)).collect(),
     }
 }
@@ -110,7 +111,10 @@ fn verdict(result: Result<(), String>, otherwise: impl FnOnce() -> String) -> Ve
     }
 }
 
-fn tensor(facts: &Facts, degree: u64) -> TensorRow {
+/// A row; `legal` are the degrees that every part allows.
+fn tensor(facts: &Facts, degree: u64, legal: &Legal) -> TensorRow {
+    let part =
+        |part: parts::Part| part(facts, degree).map_err(|cause| refused(&cause, legal, degree));
     let widths = |list: &[(u64, u64)], none: &str| match list {
         [] => none.to_string(),
         _ => per_rank(list.iter().map(|(width, _)| width / degree), "columns"),
@@ -127,19 +131,19 @@ fn tensor(facts: &Facts, degree: u64) -> TensorRow {
             )
         }
     };
+    let group_split = group_split(facts, degree);
     TensorRow {
         degree,
-        heads: verdict(degrees::heads(facts, degree), || heads(facts, degree)),
-        ffn: verdict(degrees::widths(facts, degree), || {
-            widths(&facts.widths, "no dense feed-forward block")
-        }),
+        heads: verdict(part(parts::heads), || heads(facts, degree)),
+        ffn: verdict(part(parts::widths), || widths(&facts.widths, "no dense feed-forward block")),
         vocab: Verdict { valid: true, reason: vocab },
-        experts: verdict(degrees::expert_widths(facts, degree), || {
+        experts: verdict(part(parts::expert_widths), || {
             widths(&facts.expert_widths, "no routed experts")
         }),
         vocab_padding,
-        kv_copies: kv_copies(facts, degree),
-        group_split: group_split(facts, degree),
+        kv_copies: (group_split || parts::heads(facts, degree).is_ok())
+            .then(|| kv_copies(facts, degree)),
+        group_split,
     }
 }
 
@@ -190,10 +194,10 @@ fn group_split(facts: &Facts, degree: u64) -> bool {
     !engines && finer
 }
 
-fn expert(facts: &Facts, degree: u64) -> ExpertRow {
+fn expert(facts: &Facts, degree: u64, ranks: &Legal) -> ExpertRow {
     let shares = facts.experts.first().map_or(Vec::new(), |&n| shares(n, degree));
     let legal = match facts.is_moe() || degree == 1 {
-        true => degrees::experts(facts, degree),
+        true => parts::experts(facts, degree).map_err(|cause| refused(&cause, ranks, degree)),
         false => Err("the model has no routed experts; nearest legal: 1".to_string()),
     };
     let several = |n: &u64| held(*n, "experts", &self::shares(*n, degree), "ranks");
@@ -252,7 +256,7 @@ mod tests {
         assert_eq!(valid_heads(&table), [1, 2, 4, 28]);
         let finer: Vec<u64> = table.tp.iter().filter(|r| r.group_split).map(|r| r.degree).collect();
         assert_eq!(finer, [7, 14]);
-        assert_eq!(table.tp[27].kv_copies, 7);
+        assert_eq!((table.tp[27].kv_copies, table.tp[4].kv_copies), (Some(7), None));
         assert_eq!(table.tp[27].heads.reason, "1 query and 1 kv heads a rank, each kv head on 7");
         assert_eq!(
             table.tp[6].heads.reason,
@@ -282,7 +286,7 @@ mod tests {
     fn latent_rows_are_on_every_rank() {
         let facts = Facts { latent: true, ..dense(128, 1) };
         let row = &table(&facts, 8).tp[7];
-        assert_eq!(row.kv_copies, 8);
+        assert_eq!(row.kv_copies, Some(8));
         assert_eq!(row.heads.reason, "16 heads a rank, the latent cache on all 8");
     }
 
@@ -293,7 +297,7 @@ mod tests {
         assert!(row.heads.valid && !row.valid());
         assert_eq!(
             row.reason(),
-            "expert ffn width 1536 over 8 is 192, which cuts quantisation blocks of 128; nearest legal: 6 and 12"
+            "expert ffn width 1536 over 8 is 192, which cuts quantisation blocks of 128; nearest legal: 4"
         );
     }
 }

@@ -37,7 +37,7 @@ fn tuples(facts: &Facts, devices: u64) -> Vec<Degrees> {
             out.extend(experts.map(|(ep, etp)| Degrees { ep, etp, ..base }));
         }
     }
-    out.retain(|d| d.refusal(facts, devices).is_none());
+    out.retain(|d| d.is_legal(facts, devices));
     out
 }
 
