@@ -1,8 +1,8 @@
 //! The command line as types. Each command's own flags stand with the command.
 
 use crate::commands::{
-    bench, clusters, compile, completions, cost, degrees, families, ops, opt, passes, reshard,
-    simulate,
+    bench, clusters, compile, completions, cost, degrees, evaluate, families, ops, opt, passes,
+    reshard, simulate,
 };
 use crate::failure::{InSource, Outcome};
 use crate::input::{ModelFiles, Source};
@@ -45,6 +45,8 @@ pub enum Command {
     Clusters(clusters::ClustersArgs),
     /// Predict the latency of every row of a table of measured kernels or collectives
     Cost(cost::CostArgs),
+    /// Answer questions about layouts, one JSON object a line: memory, TTFT, TPOT, throughput
+    Evaluate(evaluate::EvaluateArgs),
     /// List the operators of the IR, or describe one with an example and its sharding rule
     Ops(ops::OpsArgs),
     /// Simulate a plan that serves a trace or random arrivals
@@ -72,7 +74,10 @@ impl Command {
             Command::Ops(args) => args.json,
             Command::Simulate(args) => args.json,
             Command::Passes(args) => args.json,
-            Command::Opt(_) | Command::Bench(_) | Command::Completions(_) => false,
+            Command::Evaluate(_)
+            | Command::Opt(_)
+            | Command::Bench(_)
+            | Command::Completions(_) => false,
         }
     }
 }

@@ -45,4 +45,8 @@ shardc_ir::codes! {
     TABLE_COLUMN = "U141", User, "a table lacks a column";
     /// A cell makes no sense.
     TABLE_CELL = "U142", User, "a cell of a table is not what its column holds";
+    /// A line is not a question.
+    QUESTION = "U150", User, "a line of questions is not a JSON object, or lacks or repeats a key";
+    /// A field of a question makes no sense.
+    QUESTION_FIELD = "U151", User, "a field of a question is unknown or not what it should be";
 }

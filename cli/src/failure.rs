@@ -49,6 +49,11 @@ impl Failure {
         Failure { source: Some(source.clone()), ..self }
     }
 
+    /// What is wrong first.
+    pub fn first(&self) -> Option<&Diagnostic> {
+        self.diagnostics.first()
+    }
+
     /// Renders the failure on standard error, with `json` as an object on standard output too, and
     /// says how the process exits.
     pub fn report(&self, json: bool) -> u8 {

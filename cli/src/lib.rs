@@ -5,4 +5,5 @@ pub mod codes;
 pub mod facade;
 pub mod reference;
 pub mod render;
+pub mod slots;
 pub mod workbench;

@@ -1,5 +1,6 @@
 //! `shardc bench`: how long compiling takes and how much memory it needs.
 
+use crate::commands::evaluate;
 use crate::failure::{InSource, Outcome};
 use crate::{input, output};
 use shardc::facade::{self, Request};
@@ -19,12 +20,18 @@ pub struct BenchArgs {
     /// A preset such as h100x8x32, or a cluster file
     #[arg(long, value_name = "PRESET|FILE", default_value = "h100x8x32")]
     cluster: String,
+    /// Time `evaluate` instead: so many questions about all legal layouts under many loads
+    #[arg(long, value_name = "N")]
+    questions: Option<usize>,
 }
 
 /// Runs the command.
 ///
 /// Errors: input that cannot be read, or a model that does not fit the cluster.
 pub fn run(args: &BenchArgs) -> Outcome {
+    if let Some(count) = args.questions {
+        return questions(args, count.min(MOST_QUESTIONS));
+    }
     let cluster = input::cluster(&args.cluster)?;
     output::print(&format!(
         "compile for {} ({} devices)\n{:>10} {:>12} {:>12} {:>8}  model\n",
@@ -48,6 +55,36 @@ pub fn run(args: &BenchArgs) -> Outcome {
             "{seconds:>10.2} {peak:>12} {:>12} {:>8}  {}\n",
             mebibytes(bytes as u64),
             plan.evaluations,
+            path.display()
+        ))?;
+    }
+    Ok(())
+}
+
+/// Most questions that are timed.
+const MOST_QUESTIONS: usize = 1 << 20;
+
+/// Times `evaluate` on each model.
+fn questions(args: &BenchArgs, count: usize) -> Outcome {
+    output::print(&format!(
+        "evaluate on {} with {} threads\n{:>10} {:>10} {:>10} {:>10} {:>12}  model\n",
+        args.cluster,
+        rayon::current_num_threads(),
+        "questions",
+        "layouts",
+        "refused",
+        "seconds",
+        "a second"
+    ))?;
+    for path in &args.models {
+        let timed = evaluate::bench::time(path, &args.cluster, count)?;
+        output::print(&format!(
+            "{:>10} {:>10} {:>10} {:>10.2} {:>12.0}  {}\n",
+            timed.questions,
+            timed.layouts,
+            timed.refused,
+            timed.seconds,
+            timed.questions as f64 / timed.seconds.max(1e-9),
             path.display()
         ))?;
     }

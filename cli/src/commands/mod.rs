@@ -6,6 +6,7 @@ pub mod compile;
 pub mod completions;
 pub mod cost;
 pub mod degrees;
+pub mod evaluate;
 pub mod families;
 mod figures;
 pub mod ops;
@@ -23,6 +24,7 @@ pub fn run(command: &Command) -> Outcome {
         Command::Compile(args) => compile::run(args),
         Command::Degrees(args) => degrees::run(args),
         Command::Reshard(args) => reshard::run(args).map_err(Into::into),
+        Command::Evaluate(args) => evaluate::run(args),
         Command::Families(args) => families::run(args),
         Command::Clusters(args) => clusters::run(args),
         Command::Cost(args) => cost::run(args),

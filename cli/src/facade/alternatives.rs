@@ -76,7 +76,7 @@ impl Requests for Alternatives<'_> {
             false => grown(self.pool(), asked.devices)?,
         };
         let programs = self.programs((asked.weights_f8, asked.cache_f8))?;
-        let evaluator = Evaluator::new(
+        let mut evaluator = Evaluator::new(
             &programs.prefill,
             &programs.decode,
             &cluster,
@@ -86,6 +86,7 @@ impl Requests for Alternatives<'_> {
             asked.mem_fraction,
             request.pins.as_deref().filter(|_| asked.pins),
         );
+        evaluator.stage_layers = request.stages.as_deref().filter(|_| asked.forced.is_some());
         search_any(&evaluator, asked.method, asked.forced)
     }
 

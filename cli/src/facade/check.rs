@@ -2,6 +2,7 @@
 
 use super::{Model, Request};
 use crate::codes;
+use shardc_cost::serving::Load;
 use shardc_cost::time::Ns;
 use shardc_ir::diag::{Diagnostic, Result};
 
@@ -15,9 +16,7 @@ const MOST: u64 = 1 << 32;
 /// `U006` naming the option, its value and its range.
 pub(super) fn request(request: &Request) -> Result<()> {
     let load = &request.load;
-    whole("--isl", load.isl)?;
-    whole("--osl", load.osl)?;
-    load.concurrency.map_or(Ok(()), |n| whole("--concurrency", n))?;
+    self::load(load, request.mem_fraction)?;
     request.max_len.map_or(Ok(()), |n| whole("--max-len", n))?;
     let needed = load.isl.saturating_add(load.osl);
     if let Some(max_len) = request.max_len.filter(|&n| n < needed) {
@@ -27,9 +26,19 @@ pub(super) fn request(request: &Request) -> Result<()> {
     }
     limit("--ttft", load.ttft_limit)?;
     limit("--tpot", load.tpot_limit)?;
-    let fraction = request.mem_fraction;
-    if !(fraction > 0.0 && fraction <= 1.0) {
-        return Err(range("--mem-fraction", &fraction, "a fraction above 0 and up to 1"));
+    Ok(())
+}
+
+/// Checks the sizes of a load, and the part of device memory that may be used.
+///
+/// # Errors
+/// `U006` naming the option, its value and its range.
+pub(super) fn load(load: &Load, mem_fraction: f64) -> Result<()> {
+    whole("--isl", load.isl)?;
+    whole("--osl", load.osl)?;
+    load.concurrency.map_or(Ok(()), |n| whole("--concurrency", n))?;
+    if !(mem_fraction > 0.0 && mem_fraction <= 1.0) {
+        return Err(range("--mem-fraction", &mem_fraction, "a fraction above 0 and up to 1"));
     }
     Ok(())
 }

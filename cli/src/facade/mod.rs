@@ -14,6 +14,7 @@
 mod alternatives;
 mod check;
 mod plan;
+pub mod pricing;
 pub mod service;
 
 pub use plan::{PhasePlan, Plan, plan, plan_fewest};
@@ -68,6 +69,8 @@ pub struct Request {
     pub method: Method,
     /// Degrees that the user forces.
     pub layout: Option<Degrees>,
+    /// Layers of each pipeline stage; balanced where `None`.
+    pub stages: Option<Vec<u64>>,
     /// Text of the user's pin file.
     pub pins: Option<String>,
 }
@@ -85,6 +88,7 @@ impl Request {
             mem_fraction: 1.0,
             method: Method::Degrees,
             layout: None,
+            stages: None,
             pins: None,
         }
     }

@@ -7,7 +7,6 @@ use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::graph::Module;
 use shardc_passes::absorb_latent_attention::absorb_latent_attention;
 use shardc_passes::evaluate::{Breakdown, Pricing, StepModel};
-use shardc_passes::pipeline::balanced_stages;
 use shardc_passes::registry;
 use shardc_passes::search::{self, Evaluated, Evaluator, Found, Lowered, Reading, bindings};
 use shardc_passes::strategy::megatron::Phase;
@@ -105,6 +104,7 @@ pub fn plan_fewest(
 }
 
 /// The logical program of each phase.
+#[derive(Debug)]
 pub(super) struct Programs {
     pub(super) prefill: Module,
     pub(super) decode: Module,
@@ -123,7 +123,7 @@ impl Programs {
         cluster: &'a Cluster,
         pins: Option<&'a str>,
     ) -> Evaluator<'a> {
-        Evaluator::new(
+        let mut evaluator = Evaluator::new(
             &self.prefill,
             &self.decode,
             cluster,
@@ -132,7 +132,9 @@ impl Programs {
             request.context(),
             request.mem_fraction,
             pins,
-        )
+        );
+        evaluator.stage_layers = request.stages.as_deref();
+        evaluator
     }
 
     /// The plan of what a search found.
@@ -158,7 +160,7 @@ impl Programs {
         Ok(Plan {
             model: model.clone(),
             cluster: evaluator.cluster.clone(),
-            stage_layers: balanced_stages(evaluator.facts().layers, best.degrees.pp),
+            stage_layers: evaluator.stages(&best.degrees)?,
             best,
             reading: found.reading,
             evaluations: found.evaluations,

@@ -53,13 +53,34 @@ impl<'a> MemoryModel<'a> {
 
     /// Largest sum of live activations of a stage, layer functions included.
     pub fn activations(&self, stage: usize, bind: &Bindings) -> u64 {
+        let peaks = self.layer_peaks(bind);
+        self.stage_peak(&self.stages[stage], bind, &peaks)
+    }
+
+    /// The same of every stage.
+    pub fn all_activations(&self, bind: &Bindings) -> Vec<u64> {
+        let peaks = self.layer_peaks(bind);
+        self.stages.iter().map(|stage| self.stage_peak(stage, bind, &peaks)).collect()
+    }
+
+    fn stage_peak(
+        &self,
+        stage: &StageMemory,
+        bind: &Bindings,
+        peaks: &BTreeMap<String, u64>,
+    ) -> u64 {
+        let program = self.module.funcs.values().nth(stage.program);
+        program.map_or(0, |f| self.peak(f, bind, peaks))
+    }
+
+    /// Peaks of the layer functions by name.
+    fn layer_peaks(&self, bind: &Bindings) -> BTreeMap<String, u64> {
         let mut peaks: BTreeMap<String, u64> = BTreeMap::new();
         for func in self.module.funcs.values().filter(|f| f.kind == FuncKind::Func) {
             let peak = self.peak(func, bind, &peaks);
             peaks.insert(func.name.clone(), peak);
         }
-        let program = self.module.funcs.values().nth(self.stages[stage].program);
-        program.map_or(0, |f| self.peak(f, bind, &peaks))
+        peaks
     }
 
     /// Peak of live bytes in one function, `repeat` counted at its layers' peak.

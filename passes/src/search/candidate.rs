@@ -1,7 +1,8 @@
 //! Evaluating one tuple of degrees: lower both phases, price them, fit memory, predict the service.
 
 use super::prune::Weights;
-use crate::evaluate::{MemoryModel, Pricing, StepModel};
+use super::ready::{Priceable, Ready, Terms};
+use crate::codes;
 use crate::pipeline::{Lowering, Observer, balanced_stages, lower};
 use crate::propagate_shardings::Provenance;
 use crate::strategy::megatron::{self, ExpertExchange, Phase};
@@ -9,17 +10,15 @@ use crate::strategy::{Degrees, Facts, Groups, Pin};
 use shardc_cost::machine::Cluster;
 use shardc_cost::memory::Memory;
 use shardc_cost::profile::Profile;
-use shardc_cost::serving::{
-    Engine, Load, Objective, Serving, StepTime, Unservable, most_output, serve,
-};
-use shardc_ir::diag::Result;
+use shardc_cost::serving::{Load, Objective, Serving, Unservable, most_output};
+use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::dim::Bindings;
 use shardc_ir::graph::Module;
 use std::cmp::Ordering;
 
 /// Scratch space of kernels, bytes: split-KV partial results, GEMM workspaces. A guess that engines'
 /// defaults (32 to 256 MiB) bracket.
-const WORKSPACE_BYTES: u64 = 128 << 20;
+pub(super) const WORKSPACE_BYTES: u64 = 128 << 20;
 
 /// Evaluates plans of one model on one cluster under one load.
 #[derive(Debug)]
@@ -41,6 +40,8 @@ pub struct Evaluator<'a> {
     pub mem_fraction: f64,
     /// The text of the user's pin file, read anew for every mesh.
     pub pins: Option<&'a str>,
+    /// Layers of each pipeline stage; balanced where `None`.
+    pub stage_layers: Option<&'a [u64]>,
 }
 
 /// A plan with its numbers.
@@ -125,6 +126,7 @@ impl<'a> Evaluator<'a> {
             max_len,
             mem_fraction,
             pins,
+            stage_layers: None,
         }
     }
 
@@ -138,8 +140,15 @@ impl<'a> Evaluator<'a> {
         self.cluster.devices()
     }
 
-    fn pricing(&self) -> Pricing<'_> {
-        Pricing { cluster: self.cluster, profile: self.profile }
+    /// Under which terms plans are judged.
+    pub fn terms(&self) -> Terms<'_> {
+        Terms {
+            cluster: self.cluster,
+            profile: self.profile,
+            load: self.load,
+            max_len: self.max_len,
+            mem_fraction: self.mem_fraction,
+        }
     }
 
     /// Lowers both phases of a plan; `observe` sees the program after each pass, by phase.
@@ -176,10 +185,37 @@ impl<'a> Evaluator<'a> {
         };
         let requests = degrees.dp.saturating_mul(64);
         let sizes = [("B", requests), ("S", new), ("C", self.max_len)];
-        let stage_layers = balanced_stages(self.facts.layers, degrees.pp);
+        let stage_layers = self.stages(degrees)?;
         let lowering = Lowering { groups, pins: &pins, sizes: &sizes, stage_layers: &stage_layers };
         let observe: Observer<'_> = &mut |pass, module| observe(phase, pass, module);
         lower(logical, &lowering, observe)
+    }
+
+    /// Layers of each pipeline stage of a plan.
+    ///
+    /// # Errors
+    /// `S107` where the user's stages are not pp in number, or do not hold every layer once.
+    pub fn stages(&self, degrees: &Degrees) -> Result<Vec<u64>> {
+        let layers = self.facts.layers;
+        let Some(stages) = self.stage_layers else {
+            return Ok(balanced_stages(layers, degrees.pp));
+        };
+        let bad = |message: String, help: String| {
+            Err(Box::new(Diagnostic::error(codes::BAD_DEGREES, message).help(help)))
+        };
+        if stages.len() as u64 != degrees.pp {
+            let message = format!("{} stages are given, and pp is {}", stages.len(), degrees.pp);
+            return bad(message, format!("give pp={}, or {} stages", stages.len(), degrees.pp));
+        }
+        let sum = stages.iter().fold(0, |sum: u64, n| sum.saturating_add(*n));
+        if sum != layers || stages.contains(&0) {
+            let message = format!("stages hold {sum} layers, and the model has {layers}");
+            let even: Vec<String> =
+                balanced_stages(layers, degrees.pp).iter().map(u64::to_string).collect();
+            let even = even.join(",");
+            return bad(message, format!("give every stage a layer, such as {even}"));
+        }
+        Ok(stages.to_vec())
     }
 
     /// Memory of a plan that is too small for its weights alone, as found without lowering it;
@@ -242,10 +278,9 @@ impl<'a> Evaluator<'a> {
             return Ok(first);
         }
         let second = self.evaluate_with(degrees, ExpertExchange::AllGather, best)?;
-        Ok(match (first, second) {
-            (Ok(a), Ok(b)) if self.compare(&b, &a) == Ordering::Greater => Ok(b),
-            (Err(_), Ok(b)) => Ok(b),
-            (first, _) => first,
+        Ok(match better(&self.load, &first, &second) {
+            true => second,
+            false => first,
         })
     }
 
@@ -261,6 +296,24 @@ impl<'a> Evaluator<'a> {
                 .any(|&phase| pins(phase, all_to_all) != pins(phase, all_gather))
     }
 
+    /// The programs of a plan: for each way to reach experts that differs from the others.
+    ///
+    /// # Errors
+    /// A user's pin matches nothing, or a pass refuses the program.
+    pub fn prepare(&self, degrees: &Degrees) -> Result<Ways> {
+        let prepared = |exchange| -> Result<Ready> {
+            let lowered = self.lower(degrees, exchange, &mut |_, _, _| {})?;
+            let read = |module| Priceable::of(module, self.cluster);
+            let phases = (read(lowered.prefill.0)?, read(lowered.decode.0)?);
+            Ok(Ready::new(degrees, exchange, lowered.groups, phases))
+        };
+        let second = match self.exchange_matters(degrees) {
+            true => Some(prepared(ExpertExchange::AllGather)?),
+            false => None,
+        };
+        Ok(Ways { first: prepared(ExpertExchange::AllToAll)?, second })
+    }
+
     /// Evaluates a plan with one way to reach experts.
     fn evaluate_with(
         &self,
@@ -269,111 +322,86 @@ impl<'a> Evaluator<'a> {
         best: Option<&Evaluated>,
     ) -> Result<std::result::Result<Evaluated, Refusal>> {
         let groups = Groups::new(degrees, &self.facts, self.cluster.node.devices);
-        let run = |phase| self.lower_phase(phase, degrees, exchange, &groups, &mut |_, _, _| {});
+        let run = |phase| {
+            let module = self.lower_phase(phase, degrees, exchange, &groups, &mut |_, _, _| {})?;
+            Priceable::of(module.0, self.cluster)
+        };
         let prefill = run(Phase::Prefill)?;
-        let prefill_model = StepModel::of(&prefill.0, self.cluster)?;
-        let step = |model: &StepModel, module: &Module, requests: u64, new: u64, context: u64| {
-            let bind = bindings(module, degrees.dp.saturating_mul(requests), new, context);
-            model.time(self.pricing(), &bind)
-        };
-        let prefill_step = |requests: u64, tokens: u64| -> StepTime {
-            step(&prefill_model, &prefill.0, requests, tokens.max(2), tokens.max(2))
-        };
-        if best.is_some_and(|b| self.is_outdone(degrees, &prefill_step, b)) {
+        if best.is_some_and(|best| self.is_outdone(degrees, &prefill, best)) {
             return Ok(Err(Refusal::Outdone));
         }
         let decode = run(Phase::Decode)?;
-        let decode_model = StepModel::of(&decode.0, self.cluster)?;
-        let decode_step = |requests: u64, context: u64| -> StepTime {
-            step(&decode_model, &decode.0, requests, 1, context)
-        };
-        let (memory, kv_per_request) = self.fixed_memory(degrees, &prefill.0, &decode.0);
-        if !memory.fits() {
-            return Ok(Err(Refusal::Weights { memory, exact: true }));
-        }
-        let engine = Engine {
-            devices: degrees.devices(),
-            replicas: degrees.dp,
-            stages: degrees.pp,
-            kv_budget: memory.kv_budget(),
-            kv_bytes_per_request: kv_per_request,
-            prefill: &prefill_step,
-            decode: &decode_step,
-        };
-        Ok(match serve(&engine, &self.load) {
-            Err(cause) => Err(Refusal::Service { memory, cause }),
-            Ok(serving) => {
-                let kv_cache = kv_per_request.saturating_mul(serving.replica_batch);
-                let memory = Memory { kv_cache, ..memory };
-                Ok(Evaluated { degrees: *degrees, exchange, groups, memory, serving })
-            }
-        })
+        Ok(Ready::new(degrees, exchange, groups, (prefill, decode)).serve(&self.terms()))
     }
 
     /// Whether prefill alone keeps a plan below the throughput of `best`.
-    fn is_outdone(
-        &self,
-        degrees: &Degrees,
-        prefill: &dyn Fn(u64, u64) -> StepTime,
-        best: &Evaluated,
-    ) -> bool {
+    fn is_outdone(&self, degrees: &Degrees, prefill: &Priceable, best: &Evaluated) -> bool {
         // Rates are quotients of a few floating-point operations; this much is beyond rounding.
         const SLACK: f64 = 1e-9;
-        let most = most_output(degrees.devices(), degrees.dp, &self.load, prefill);
+        let terms = self.terms();
+        let step = |requests, tokens| prefill.prompts(&terms, degrees.dp, requests, tokens);
+        let most = most_output(degrees.devices(), degrees.dp, &self.load, &step);
         self.load.objective == Objective::Throughput
             && most < best.serving.tokens_per_s_per_device * (1.0 - SLACK)
-    }
-
-    /// Memory of the worst device before any request, and the KV bytes of one request there.
-    fn fixed_memory(
-        &self,
-        degrees: &Degrees,
-        prefill_module: &Module,
-        decode_module: &Module,
-    ) -> (Memory, u64) {
-        let device = Memory::of_device(&self.cluster.device, degrees.devices(), self.mem_fraction);
-        let (prefill, decode) = (MemoryModel::of(prefill_module), MemoryModel::of(decode_module));
-        let together = (self.load.prefill_tokens / self.load.isl.max(1)).max(1);
-        let isl = self.load.isl.max(2);
-        let largest =
-            |m: &MemoryModel<'_>, module: &Module, stage: usize, b: u64, s: u64, c: u64| {
-                m.activations(stage, &bindings(module, degrees.dp.saturating_mul(b), s, c))
-            };
-        let one = bindings(decode_module, degrees.dp, 1, self.max_len);
-        let at_stage = |stage: usize| {
-            let weights = decode.weights(stage, &one);
-            let activations = largest(&prefill, prefill_module, stage, together, isl, isl)
-                .max(largest(&decode, decode_module, stage, 256, 1, self.max_len));
-            let memory = Memory { weights, activations, workspace: WORKSPACE_BYTES, ..device };
-            (memory, decode.caches(stage, &one))
-        };
-        let room = |(memory, kv): &(Memory, u64)| {
-            let fits = i128::from(memory.usable) - i128::from(memory.total());
-            if fits < 0 { fits } else { fits / i128::from((*kv).max(1)) }
-        };
-        let stages = (0..decode.stages.len()).map(at_stage);
-        stages.min_by_key(room).unwrap_or((device, 0))
     }
 
     /// Orders plans by the objective, better ones greater; ties prefer fewer collectives, that is
     /// smaller degrees in the order pp, tp, ep, etp.
     pub fn compare(&self, a: &Evaluated, b: &Evaluated) -> Ordering {
-        let time = |e: &Evaluated| {
-            let s = &e.serving;
-            s.ttft.as_f64() + s.tpot.as_f64() * self.load.osl.saturating_sub(1) as f64
-        };
-        let key = |e: &Evaluated| {
-            let d = e.degrees;
-            (d.pp, d.tp, d.ep, d.etp, d.cp)
-        };
-        let main = match self.load.objective {
-            Objective::Latency => time(b).total_cmp(&time(a)),
-            Objective::Throughput => {
-                let rate = |e: &Evaluated| e.serving.tokens_per_s_per_device;
-                rate(a).total_cmp(&rate(b))
-            }
-        };
-        main.then_with(|| key(b).cmp(&key(a))).then_with(|| b.exchange.cmp(&a.exchange))
+        compare(&self.load, a, b)
+    }
+}
+
+/// Orders plans by the objective of a load, as [`Evaluator::compare`].
+fn compare(load: &Load, a: &Evaluated, b: &Evaluated) -> Ordering {
+    let time = |e: &Evaluated| {
+        let s = &e.serving;
+        s.ttft.as_f64() + s.tpot.as_f64() * load.osl.saturating_sub(1) as f64
+    };
+    let key = |e: &Evaluated| {
+        let d = e.degrees;
+        (d.pp, d.tp, d.ep, d.etp, d.cp)
+    };
+    let main = match load.objective {
+        Objective::Latency => time(b).total_cmp(&time(a)),
+        Objective::Throughput => {
+            let rate = |e: &Evaluated| e.serving.tokens_per_s_per_device;
+            rate(a).total_cmp(&rate(b))
+        }
+    };
+    main.then_with(|| key(b).cmp(&key(a))).then_with(|| b.exchange.cmp(&a.exchange))
+}
+
+/// The programs of a plan, for one or two ways to reach experts.
+#[derive(Clone, Debug)]
+pub struct Ways {
+    first: Ready,
+    second: Option<Ready>,
+}
+
+/// The better way under these terms, with what it comes to.
+pub fn best<'a>(
+    ways: &'a Ways,
+    terms: &Terms<'_>,
+) -> (&'a Ready, std::result::Result<Evaluated, Refusal>) {
+    let first = ways.first.serve(terms);
+    let Some(ready) = &ways.second else { return (&ways.first, first) };
+    let second = ready.serve(terms);
+    match better(&terms.load, &first, &second) {
+        true => (ready, second),
+        false => (&ways.first, first),
+    }
+}
+
+/// Whether the second of two outcomes is better.
+fn better(
+    load: &Load,
+    first: &std::result::Result<Evaluated, Refusal>,
+    second: &std::result::Result<Evaluated, Refusal>,
+) -> bool {
+    match (first, second) {
+        (Ok(a), Ok(b)) => compare(load, b, a).is_gt(),
+        (first, second) => first.is_err() && second.is_ok(),
     }
 }
 

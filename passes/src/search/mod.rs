@@ -5,10 +5,12 @@ mod degrees;
 mod infeasible;
 mod megatron;
 mod prune;
+mod ready;
 
-pub use candidate::{Evaluated, Evaluator, Lowered, Refusal, bindings};
+pub use candidate::{Evaluated, Evaluator, Lowered, Refusal, Ways, best, bindings};
 pub use infeasible::{Asked, Requests, explain as explain_infeasible};
 pub use megatron::Reading;
+pub use ready::{Ready, Terms};
 
 use crate::codes;
 use crate::strategy::{Degrees, Facts};

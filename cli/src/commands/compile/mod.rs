@@ -65,6 +65,9 @@ pub struct CompileArgs {
     /// Force the degrees: tp=4,dp=2,ep=8; missing ones are 1, and etp is tp without ep
     #[arg(long, value_name = "DEGREES")]
     layout: Option<String>,
+    /// Layers of each pipeline stage, such as 16,32 [default: as equal as they can be]
+    #[arg(long, value_name = "N,N,…", requires = "layout", value_delimiter = ',')]
+    stages: Option<Vec<u64>>,
     /// Pin layouts: a file of lines `op-pattern: layout`, such as `*/attn.o: [{dp}, {}, {tp}]`
     #[arg(long, value_name = "FILE")]
     pin: Option<PathBuf>,

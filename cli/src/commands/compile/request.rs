@@ -81,6 +81,7 @@ pub fn build(args: &CompileArgs, files: &ModelFiles, pins: Option<&Source>) -> O
         mem_fraction: args.mem_fraction,
         method: Method::parse(&args.search)?,
         layout: args.layout.as_deref().map(Degrees::parse).transpose()?,
+        stages: args.stages.clone(),
         pins: pins.map(|source| source.text.clone()),
     })
 }

@@ -1,0 +1,107 @@
+//! An answer as a JSON object.
+
+use serde_json::{Map, Value, json};
+use shardc::facade::pricing::{Answer, Question};
+use shardc_cost::memory::Memory;
+use shardc_cost::serving::{Limit, Serving};
+use shardc_cost::time::Ns;
+use shardc_passes::evaluate::Breakdown;
+use shardc_passes::search::{Evaluated, Refusal};
+
+/// The answer to a question, with the question's `id` if it has one.
+pub fn to_json(id: Option<&Value>, question: &Question<'_>, answer: &Answer) -> Value {
+    let mut out = Map::new();
+    if let Some(id) = id {
+        out.insert("id".to_string(), id.clone());
+    }
+    let body = match &answer.outcome {
+        Ok(plan) => possible(question, answer, plan),
+        Err(refusal) => impossible(answer, refusal),
+    };
+    if let Value::Object(body) = body {
+        out.extend(body);
+    }
+    Value::Object(out)
+}
+
+fn possible(question: &Question<'_>, answer: &Answer, plan: &Evaluated) -> Value {
+    let Serving { ttft, tpot, prefill_step, decode_step, queueing, .. } = plan.serving;
+    let mut out = json!({
+        "fits": true,
+        "memory": memory(&plan.memory, answer),
+        "ttft_ms": ms(ttft),
+        "tpot_ms": ms(tpot),
+        "throughput_tokens_per_s_per_gpu": round(plan.serving.tokens_per_s_per_device, 1e3),
+        "step_ns": {"prefill": prefill_step.get(), "decode": decode_step.get()},
+        "queueing_ms": ms(queueing),
+        "running": plan.serving.batch,
+        "limited_by": limit(plan.serving.limited_by),
+        "profile": question.profile.name,
+    });
+    if let Some([prefill, decode]) = &answer.breakdowns {
+        out["breakdown"] = json!({"prefill": times(prefill), "decode": times(decode)});
+    }
+    out
+}
+
+fn impossible(answer: &Answer, refusal: &Refusal) -> Value {
+    let reason = match refusal {
+        Refusal::Weights { memory, .. } => {
+            let (needed, usable) = (memory.total(), memory.usable);
+            format!("without any request {needed} bytes are needed, {usable} are there")
+        }
+        Refusal::Service { cause, .. } => cause.to_string(),
+        Refusal::Outdone => "another layout is better".to_string(),
+    };
+    let held = refusal.memory().copied().unwrap_or_default();
+    json!({
+        "fits": false,
+        "memory": memory(&held, answer),
+        "ttft_ms": null,
+        "tpot_ms": null,
+        "throughput_tokens_per_s_per_gpu": null,
+        "step_ns": null,
+        "breakdown": null,
+        "reason": reason,
+    })
+}
+
+/// Items of the fullest device, and of a device of each stage where there are several.
+fn memory(fullest: &Memory, answer: &Answer) -> Value {
+    let mut out = items(fullest);
+    out.insert("capacity".to_string(), json!(fullest.usable));
+    out.insert("requests".to_string(), json!(answer.requests));
+    if !answer.stages.is_empty() {
+        let stages: Vec<Value> = answer.stages.iter().map(|m| Value::Object(items(m))).collect();
+        out.insert("stages".to_string(), Value::Array(stages));
+    }
+    Value::Object(out)
+}
+
+fn items(memory: &Memory) -> Map<String, Value> {
+    let items = memory.items().into_iter().chain([("total", memory.total())]);
+    items.map(|(name, bytes)| (name.to_string(), json!(bytes))).collect()
+}
+
+fn times(breakdown: &Breakdown) -> Value {
+    let times = breakdown.times.iter();
+    times.map(|(category, time)| (category.name().to_string(), json!(time.get()))).collect()
+}
+
+fn limit(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Concurrency => "concurrency",
+        Limit::KvMemory => "kv_memory",
+        Limit::MaxBatch => "max_batch",
+        Limit::Latency => "latency",
+        Limit::Objective => "objective",
+    }
+}
+
+fn ms(time: Ns) -> f64 {
+    round(time.as_f64() / 1e6, 1e6)
+}
+
+fn round(value: f64, scale: f64) -> f64 {
+    (value * scale).round() / scale
+}

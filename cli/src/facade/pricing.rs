@@ -1,0 +1,139 @@
+//! Many layouts and loads of one model: programs are lowered once per layout and priced at will.
+
+use super::plan::Programs;
+use super::{Model, check};
+use crate::slots::Slots;
+use shardc_cost::machine::Cluster;
+use shardc_cost::memory::Memory;
+use shardc_cost::profile::Profile;
+use shardc_cost::serving::Load;
+use shardc_ir::diag::Result;
+use shardc_passes::evaluate::Breakdown;
+use shardc_passes::search::{self, Evaluated, Evaluator, Refusal, Terms, Ways};
+use shardc_passes::strategy::megatron::Phase;
+use shardc_passes::strategy::{Degrees, Facts};
+
+/// Sizes for which programs choose collectives, whatever the load: tokens of a prompt and of a
+/// cache. One program then serves every load.
+const SIZES: (u64, u64) = (2048, 8192);
+
+/// A model whose layouts are priced.
+#[derive(Debug)]
+pub struct Pricing {
+    programs: Programs,
+    facts: Facts,
+    plans: Slots<Layout, Result<Ways>>,
+}
+
+/// What programs depend on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Layout {
+    degrees: Degrees,
+    stages: Option<Vec<u64>>,
+    /// Devices of a node and of the cluster.
+    devices: (u64, u64),
+}
+
+/// A layout under a load.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    /// Parallel degrees.
+    pub degrees: Degrees,
+    /// Layers of each pipeline stage; balanced where `None`.
+    pub stages: Option<Vec<u64>>,
+    /// The cluster, all of whose devices are used.
+    pub cluster: &'a Cluster,
+    /// Whose kernels are priced.
+    pub profile: &'a Profile,
+    /// What is asked of the service.
+    pub load: Load,
+    /// Part of device memory that may be used.
+    pub mem_fraction: f64,
+}
+
+/// What a layout costs under a load.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The plan with its numbers, or why it is not possible.
+    pub outcome: std::result::Result<Evaluated, Refusal>,
+    /// Requests whose KV cache is counted: those that the fullest replica runs, or one.
+    pub requests: u64,
+    /// Memory of a device of each pipeline stage, where there are several.
+    pub stages: Vec<Memory>,
+    /// Time by category of a prefill and of a decode step, where the plan is possible.
+    pub breakdowns: Option<[Breakdown; 2]>,
+}
+
+impl Pricing {
+    /// A model to be priced.
+    ///
+    /// # Errors
+    /// A pass refuses the program.
+    pub fn of(model: &Model) -> Result<Self> {
+        let programs = Programs::of(model)?;
+        let facts = Facts::of(&programs.prefill);
+        Ok(Pricing { programs, facts, plans: Slots::default() })
+    }
+
+    /// Layouts whose programs are kept.
+    pub fn kept(&self) -> usize {
+        self.plans.len()
+    }
+
+    /// Forgets all programs.
+    pub fn forget(&self) {
+        self.plans.clear();
+    }
+
+    /// Prices a layout under a load.
+    ///
+    /// # Errors
+    /// A number out of range, degrees that are not legal, or a pass refuses the program.
+    pub fn answer(&self, question: &Question<'_>) -> Result<Answer> {
+        check::load(&question.load, question.mem_fraction)?;
+        question.degrees.check(&self.facts, question.cluster.devices())?;
+        let layout = Layout {
+            degrees: question.degrees,
+            stages: question.stages.clone(),
+            devices: (question.cluster.node.devices, question.cluster.devices()),
+        };
+        let slot = self.plans.slot(layout);
+        let ways = slot.get_or_init(|| self.prepare(question));
+        let ways = ways.as_ref().map_err(Clone::clone)?;
+        let load = question.load;
+        let terms = Terms {
+            cluster: question.cluster,
+            profile: question.profile,
+            load,
+            max_len: load.isl.saturating_add(load.osl),
+            mem_fraction: question.mem_fraction,
+        };
+        Ok(describe(ways, &terms))
+    }
+
+    /// The programs of a layout: for each way to reach experts that differs from the others.
+    fn prepare(&self, question: &Question<'_>) -> Result<Ways> {
+        let load = Load { isl: SIZES.0, ..question.load };
+        let Programs { prefill, decode } = &self.programs;
+        let Question { cluster, profile, mem_fraction, .. } = *question;
+        let mut evaluator =
+            Evaluator::new(prefill, decode, cluster, profile, load, SIZES.1, mem_fraction, None);
+        evaluator.stage_layers = question.stages.as_deref();
+        evaluator.prepare(&question.degrees)
+    }
+}
+
+fn describe(ways: &Ways, terms: &Terms<'_>) -> Answer {
+    let (ready, outcome) = search::best(ways, terms);
+    let requests = outcome.as_ref().map_or(1, |plan| plan.serving.replica_batch);
+    let full =
+        |(memory, kv): (Memory, u64)| Memory { kv_cache: kv.saturating_mul(requests), ..memory };
+    let breakdowns = outcome.as_ref().ok().map(|plan| {
+        [Phase::Prefill, Phase::Decode].map(|phase| ready.breakdown(phase, &plan.serving, terms))
+    });
+    let stages = match ready.degrees.pp {
+        1 => Vec::new(),
+        _ => ready.stage_memory(terms).into_iter().map(full).collect(),
+    };
+    Answer { outcome, requests, stages, breakdowns }
+}

@@ -1,0 +1,176 @@
+//! A plan whose programs are lowered once and priced under any load.
+
+use super::candidate::{Evaluated, Refusal, WORKSPACE_BYTES, bindings};
+use crate::evaluate::{Breakdown, MemoryModel, Pricing, StepModel};
+use crate::strategy::megatron::{ExpertExchange, Phase};
+use crate::strategy::{Degrees, Groups};
+use shardc_cost::machine::Cluster;
+use shardc_cost::memory::Memory;
+use shardc_cost::profile::Profile;
+use shardc_cost::serving::{Engine, Load, Serving, StepTime, serve};
+use shardc_ir::diag::Result;
+use shardc_ir::graph::Module;
+
+/// The programs of a plan with the work of their steps.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// Degrees.
+    pub degrees: Degrees,
+    /// How tokens reach their experts.
+    pub exchange: ExpertExchange,
+    /// Mesh and axis groups of a stage.
+    pub groups: Groups,
+    prefill: Priceable,
+    decode: Priceable,
+}
+
+/// A local program and the work of its steps.
+#[derive(Clone, Debug)]
+pub(super) struct Priceable {
+    module: Module,
+    steps: StepModel,
+}
+
+impl Priceable {
+    /// Reads the work of a local program.
+    ///
+    /// # Errors
+    /// `S101` at another level.
+    pub(super) fn of(module: Module, cluster: &Cluster) -> Result<Self> {
+        StepModel::of(&module, cluster).map(|steps| Priceable { module, steps })
+    }
+
+    /// A step of `requests` for each of `dp` replicas, of `new` tokens each after a cache that
+    /// ends at `context`.
+    fn step(&self, terms: &Terms<'_>, dp: u64, requests: u64, new: u64, context: u64) -> StepTime {
+        let bind = bindings(&self.module, dp.saturating_mul(requests), new, context);
+        self.steps.time(terms.pricing(), &bind)
+    }
+
+    /// A step of whole prompts.
+    pub(super) fn prompts(
+        &self,
+        terms: &Terms<'_>,
+        dp: u64,
+        requests: u64,
+        tokens: u64,
+    ) -> StepTime {
+        let tokens = tokens.max(2);
+        self.step(terms, dp, requests, tokens, tokens)
+    }
+}
+
+/// Under which terms a plan is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// Whose kernels are priced.
+    pub profile: &'a Profile,
+    /// What is asked of the service.
+    pub load: Load,
+    /// Longest context that memory must hold, in tokens.
+    pub max_len: u64,
+    /// Part of device memory that may be used.
+    pub mem_fraction: f64,
+}
+
+impl<'a> Terms<'a> {
+    fn pricing(&self) -> Pricing<'a> {
+        Pricing { cluster: self.cluster, profile: self.profile }
+    }
+}
+
+impl Ready {
+    /// A plan from the programs of prefill and decoding.
+    pub(super) fn new(
+        degrees: &Degrees,
+        exchange: ExpertExchange,
+        groups: Groups,
+        (prefill, decode): (Priceable, Priceable),
+    ) -> Ready {
+        Ready { degrees: *degrees, exchange, groups, prefill, decode }
+    }
+
+    /// Memory and predicted service of the plan, or why it is not possible.
+    ///
+    /// # Errors
+    /// Weights and fixed items exceed memory, or the load cannot be served.
+    pub fn serve(&self, terms: &Terms<'_>) -> std::result::Result<Evaluated, Refusal> {
+        let (memory, kv_per_request) = self.fixed_memory(terms);
+        if !memory.fits() {
+            return Err(Refusal::Weights { memory, exact: true });
+        }
+        let dp = self.degrees.dp;
+        let prefill = |requests, tokens| self.prefill.prompts(terms, dp, requests, tokens);
+        let decode = |requests, context| self.decode.step(terms, dp, requests, 1, context);
+        let engine = Engine {
+            devices: self.degrees.devices(),
+            replicas: self.degrees.dp,
+            stages: self.degrees.pp,
+            kv_budget: memory.kv_budget(),
+            kv_bytes_per_request: kv_per_request,
+            prefill: &prefill,
+            decode: &decode,
+        };
+        match serve(&engine, &terms.load) {
+            Err(cause) => Err(Refusal::Service { memory, cause }),
+            Ok(serving) => {
+                let kv_cache = kv_per_request.saturating_mul(serving.replica_batch);
+                Ok(Evaluated {
+                    degrees: self.degrees,
+                    exchange: self.exchange,
+                    groups: self.groups.clone(),
+                    memory: Memory { kv_cache, ..memory },
+                    serving,
+                })
+            }
+        }
+    }
+
+    /// Time by category of one micro-batch through all stages, at the batch of a service.
+    pub fn breakdown(&self, phase: Phase, serving: &Serving, terms: &Terms<'_>) -> Breakdown {
+        let isl = terms.load.isl.max(2);
+        let (program, requests, new, context) = match phase {
+            Phase::Prefill => (&self.prefill, serving.prefill_requests, isl, isl),
+            Phase::Decode => (&self.decode, serving.micro_batch, 1, terms.load.mean_context()),
+        };
+        let requests = self.degrees.dp.saturating_mul(requests);
+        let bind = bindings(&program.module, requests, new, context);
+        program.steps.breakdown(terms.pricing(), &bind)
+    }
+
+    /// Memory of a device of each pipeline stage without requests, and the KV bytes of one there.
+    pub fn stage_memory(&self, terms: &Terms<'_>) -> Vec<(Memory, u64)> {
+        let Terms { load, max_len, .. } = *terms;
+        let device =
+            Memory::of_device(&terms.cluster.device, self.degrees.devices(), terms.mem_fraction);
+        let (prefill, decode) =
+            (MemoryModel::of(&self.prefill.module), MemoryModel::of(&self.decode.module));
+        let dp = self.degrees.dp;
+        let together = (load.prefill_tokens / load.isl.max(1)).max(1);
+        let isl = load.isl.max(2);
+        let prompts = bindings(&self.prefill.module, dp.saturating_mul(together), isl, isl);
+        let tokens = bindings(&self.decode.module, dp.saturating_mul(256), 1, max_len);
+        let one = bindings(&self.decode.module, dp, 1, max_len);
+        let peaks = prefill.all_activations(&prompts).into_iter();
+        let peaks = peaks.zip(decode.all_activations(&tokens)).map(|(a, b)| a.max(b));
+        let of_stage = |(stage, activations): (usize, u64)| {
+            let weights = decode.weights(stage, &one);
+            let memory = Memory { weights, activations, workspace: WORKSPACE_BYTES, ..device };
+            (memory, decode.caches(stage, &one))
+        };
+        peaks.enumerate().map(of_stage).collect()
+    }
+
+    /// Memory of the worst device before any request, and the KV bytes of one request there.
+    fn fixed_memory(&self, terms: &Terms<'_>) -> (Memory, u64) {
+        let room = |(memory, kv): &(Memory, u64)| {
+            let fits = i128::from(memory.usable) - i128::from(memory.total());
+            if fits < 0 { fits } else { fits / i128::from((*kv).max(1)) }
+        };
+        let device =
+            Memory::of_device(&terms.cluster.device, self.degrees.devices(), terms.mem_fraction);
+        self.stage_memory(terms).into_iter().min_by_key(room).unwrap_or((device, 0))
+    }
+}
