@@ -91,11 +91,12 @@ impl Pricing {
     /// A number out of range, degrees that are not legal, or a pass refuses the program.
     pub fn answer(&self, question: &Question<'_>) -> Result<Answer> {
         check::load(&question.load, question.mem_fraction)?;
-        question.degrees.check(&self.facts, question.cluster.devices())?;
+        let (devices, node) = (question.cluster.devices(), question.cluster.node.devices);
+        question.degrees.check(&self.facts, devices, node)?;
         let layout = Layout {
             degrees: question.degrees,
             stages: question.stages.clone(),
-            devices: (question.cluster.node.devices, question.cluster.devices()),
+            devices: (node, devices),
         };
         let slot = self.plans.slot(layout);
         let ways = slot.get_or_init(|| self.prepare(question));
