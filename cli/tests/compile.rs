@@ -173,6 +173,46 @@ fn directories_are_replaced_whole_or_not_at_all() {
 }
 
 #[test]
+fn a_directory_below_a_file_is_refused_and_abandoned_ones_are_removed() {
+    let dir = scratch("abandoned");
+    let path = model("meta-llama__Meta-Llama-3.1-8B");
+    let to = |name: &str| {
+        let out = dir.join(name).display().to_string();
+        shardc(&["compile", &path, "--cluster", "h100x8", "--layout", "tp=8", "-o", &out])
+    };
+    file(&dir, "afile", "text");
+    let run = to("afile/x");
+    assert_eq!(run.code, 1);
+    assert!(run.stderr.contains("afile is a file, and cannot hold a directory"), "{}", run.stderr);
+    // No process has the highest number; the test's own is alive.
+    let (dead, alive) = (i32::MAX as u32, std::process::id());
+    for id in [dead, alive] {
+        fs::create_dir(dir.join(format!(".plan.{id}.partial"))).unwrap();
+    }
+    assert_eq!(to("plan").code, 0);
+    assert!(!dir.join(format!(".plan.{dead}.partial")).exists());
+    assert!(dir.join(format!(".plan.{alive}.partial")).exists());
+}
+
+#[test]
+fn each_phase_says_how_tokens_reach_experts() {
+    let path = model("Qwen__Qwen3-235B-A22B-FP8");
+    let ways = |layout: &str| {
+        let args = ["compile", &path, "--cluster", "h100x8", "--json", "--layout", layout];
+        let out = shardc(&args).json();
+        [0, 1].map(|i| out["plan"]["phases"][i]["expert_exchange"].clone())
+    };
+    assert_eq!(ways("tp=8,ep=8"), [json!(null), json!(null)]);
+    assert_eq!(ways("tp=4,dp=2,ep=8"), [json!("all_gather"), json!("all_gather")]);
+    assert_eq!(ways("cp=8,ep=8"), [json!("all_to_all"), json!(null)]);
+    let args = ["compile", &path, "--cluster", "h100x8", "--layout", "cp=8,ep=8"];
+    let screen = shardc(&args).stdout;
+    let wanted = "tokens reach experts by all_to_all in prefill, by no collective in decode";
+    assert!(screen.contains(wanted), "{screen}");
+    assert!(screen.contains("the same GPUs split cached tokens in decode: kvp 8"), "{screen}");
+}
+
+#[test]
 fn auto_takes_the_fewest_devices() {
     let count = |name: &str, more: &[&str]| {
         let path = model(name);

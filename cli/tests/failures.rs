@@ -78,8 +78,8 @@ fn infeasible(name: &str, args: &[&str]) -> Run {
 fn infeasible_requests_say_what_conflicts_and_what_works() {
     let run = infeasible("meta-llama__Meta-Llama-3.1-405B", &["--cluster", "h100x8"]);
     assert!(run.stderr.contains("conflict: weights of 94.50 GiB a device, 8 devices of 80.00 GiB"));
-    assert!(run.stderr.contains("nearest feasible change: weights in 8 bits (`--dtype f8e4m3`)"));
-    assert!(run.stderr.contains("also possible: 16 devices (`--cluster h100x8x2`)"));
+    assert!(run.stderr.contains("nearest feasible change: 16 devices (`--cluster h100x8x2`)"));
+    assert!(run.stderr.contains("also possible: weights in 8 bits (`--dtype f8e4m3`)"));
     let llama = "meta-llama__Meta-Llama-3.1-70B";
     let run = infeasible(llama, &["--cluster", "h100x8", "--layout", "dp=8"]);
     assert!(run.stderr.contains("nearest feasible change: `--layout pp=2,dp=4`"), "{}", run.stderr);

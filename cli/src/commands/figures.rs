@@ -15,6 +15,11 @@ pub fn count(n: u64) -> String {
     out
 }
 
+/// `1 request`, `95,200 requests`: a number of things, whose name takes an `s`.
+pub fn counted(n: u64, thing: &str) -> String {
+    format!("{} {thing}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
 /// `671.03 B`, `8.19 M`, `512`.
 pub fn magnitude(n: u64) -> String {
     match n {
@@ -57,6 +62,10 @@ mod tests {
         assert_eq!(
             [0, 999, 1000, 95_200, 1_234_567].map(count).join(" "),
             "0 999 1,000 95,200 1,234,567"
+        );
+        assert_eq!(
+            [0, 1, 1000].map(|n| counted(n, "token")).join(" "),
+            "0 tokens 1 token 1,000 tokens"
         );
         assert_eq!(magnitude(671_026_419_200), "671.03 B");
         assert_eq!(rate(1906.613), "1,906.6");

@@ -13,10 +13,12 @@
 
 mod alternatives;
 mod check;
+mod exchange;
 mod plan;
 pub mod pricing;
 pub mod service;
 
+pub use exchange::Exchange;
 pub use plan::{PhasePlan, Plan, plan, plan_fewest};
 
 use shardc_cost::machine::Cluster;

@@ -1,6 +1,6 @@
 //! From a model to a plan: search, then the chosen program once more with its numbers.
 
-use super::{Model, Request, alternatives, check};
+use super::{Exchange, Model, Request, alternatives, check};
 use shardc_cost::machine::Cluster;
 use shardc_cost::time::Ns;
 use shardc_ir::diag::{Diagnostic, Result};
@@ -27,6 +27,12 @@ pub struct PhasePlan {
     pub breakdown: Breakdown,
     /// Collectives that one device executes for one micro-batch.
     pub collectives: BTreeMap<&'static str, u64>,
+    /// How tokens reach experts of other devices, if any travel.
+    pub exchange: Option<Exchange>,
+    /// Micro-batches of a step, one behind the other through the stages.
+    pub micro_batches: u64,
+    /// Time of the slowest stage: between two micro-batches, ns.
+    pub interval_ns: u64,
     /// Whether operators are laid out otherwise than the degrees say.
     pub mixed: bool,
     /// The program after each pass, in order.
@@ -190,6 +196,12 @@ fn phases(evaluator: &Evaluator<'_>, best: &Evaluated) -> Result<Vec<PhasePlan>>
             tokens: new,
             breakdown: model.breakdown(pricing, &bind),
             collectives: model.collectives(),
+            exchange: Exchange::of(module),
+            micro_batches: match phase {
+                Phase::Prefill => 1,
+                Phase::Decode => serving.replica_batch.div_ceil(serving.micro_batch.max(1)),
+            },
+            interval_ns: model.time(pricing, &bind).interval.get(),
             mixed: false,
             dumps: dumps.remove(&phase).unwrap_or_default(),
         })

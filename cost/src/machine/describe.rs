@@ -12,13 +12,12 @@ impl Cluster {
             (1, n) => format!("{n} × {device}"),
             (nodes, n) => format!("{nodes} × {n} {device}"),
         };
-        let giga = 1e9;
         if devices > 1 {
             let kind = self.node.link.name();
-            let _ = write!(line, ", {kind} {} GB/s", self.node.link_bytes_per_s / giga);
+            let _ = write!(line, ", {kind} {} GB/s", giga(self.node.link_bytes_per_s));
         }
         if self.nodes > 1 {
-            let _ = write!(line, ", network {} GB/s", self.network.bytes_per_s / giga);
+            let _ = write!(line, ", network {} GB/s", giga(self.network.bytes_per_s));
         }
         line
     }
@@ -54,6 +53,13 @@ impl Cluster {
         }
         out
     }
+}
+
+/// Billions, four digits: `450`, `17.18`.
+fn giga(rate: f64) -> f64 {
+    let digits = 3 - (rate / 1e9).log10().floor().clamp(-3.0, 3.0) as i32;
+    let unit = 10f64.powi(digits);
+    (rate / 1e9 * unit).round() / unit
 }
 
 impl LinkKind {

@@ -2,6 +2,7 @@
 
 use super::document::GENERATOR;
 use crate::failure::Outcome;
+use rustix::process::{Pid, test_kill_process};
 use shardc::codes;
 use shardc_ir::diag::{Diagnostic, Result};
 use std::fs;
@@ -32,6 +33,9 @@ pub fn write(out: &Path, files: &[(String, String)]) -> Outcome<Vec<String>> {
 /// Where the directory really is, if it may be written.
 fn resolve(out: &Path) -> Result<PathBuf> {
     let Ok(found) = fs::symlink_metadata(out) else {
+        if let Some(file) = out.ancestors().skip(1).find(|p| p.is_file()) {
+            return Err(foreign(file, "is a file, and cannot hold a directory"));
+        }
         let parent = out.parent().filter(|p| *p != Path::new("")).unwrap_or(Path::new("."));
         fs::create_dir_all(parent).map_err(|e| unwritable(parent, &e))?;
         let parent = fs::canonicalize(parent).map_err(|e| unwritable(parent, &e))?;
@@ -72,6 +76,7 @@ struct Beside {
 impl Beside {
     fn create(target: &Path) -> Result<Self> {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
+        remove_abandoned(target, &name);
         let mut number = u64::from(std::process::id());
         loop {
             let path = target.with_file_name(format!(".{name}.{number}.partial"));
@@ -92,6 +97,24 @@ impl Beside {
             false => fs::rename(&self.path, target),
         };
         renamed.map_err(|e| unwritable(target, &e))
+    }
+}
+
+/// Removes what runs that were stopped have left beside the target.
+fn remove_abandoned(target: &Path, name: &str) {
+    let entries = target.parent().and_then(|parent| fs::read_dir(parent).ok());
+    for entry in entries.into_iter().flatten().flatten() {
+        let found = entry.file_name();
+        let number = found.to_str().and_then(|f| {
+            let rest = f.strip_prefix('.')?.strip_prefix(name)?.strip_prefix('.')?;
+            rest.strip_suffix(".partial")?.parse::<i32>().ok()
+        });
+        let dead = number
+            .and_then(Pid::from_raw)
+            .is_some_and(|pid| matches!(test_kill_process(pid), Err(rustix::io::Errno::SRCH)));
+        if dead {
+            fs::remove_dir_all(entry.path()).ok();
+        }
     }
 }
 

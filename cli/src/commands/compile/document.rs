@@ -3,7 +3,7 @@
 use super::CompileArgs;
 use crate::failure;
 use serde_json::{Map, Value, json};
-use shardc::facade::{PhasePlan, Plan, Request};
+use shardc::facade::{Exchange, PhasePlan, Plan, Request};
 use shardc_cost::memory::Memory;
 use shardc_ir::dim::Bindings;
 use shardc_ir::graph::{Func, FuncKind, Module};
@@ -11,7 +11,7 @@ use shardc_ir::mesh::AxisRef;
 use shardc_ir::text::{print, show_type};
 use shardc_ir::types::Kind;
 use shardc_passes::search::bindings;
-use shardc_passes::strategy::megatron::{ExpertExchange, Phase};
+use shardc_passes::strategy::megatron::Phase;
 
 /// Version of the schema of `plan.json`; grows when keys change their meaning.
 pub const SCHEMA: u64 = 1;
@@ -55,7 +55,6 @@ impl Document<'_> {
                 "tpot_ms": serving.tpot.as_ms(),
                 "batch": serving.batch,
                 "limited_by": super::screen::limit(serving.limited_by),
-                "expert_exchange": self.exchange(),
                 "profile": self.request.profile.name,
             },
             "warnings": plan.notes.iter().map(|n| failure::to_json(n, None)).collect::<Vec<_>>(),
@@ -105,19 +104,6 @@ impl Document<'_> {
         if self.request.layout.is_some() { "layout" } else { &self.args.search }
     }
 
-    /// How tokens reach experts of other devices, if any travel.
-    pub fn exchange(&self) -> Option<&'static str> {
-        let best = &self.plan.best;
-        let travels = |p: &PhasePlan| p.collectives.contains_key("all_to_all");
-        match best.exchange {
-            _ if best.degrees.ep == 1 => None,
-            ExpertExchange::AllToAll => {
-                self.plan.phases.iter().any(travels).then_some("all_to_all")
-            }
-            ExpertExchange::AllGather => Some("all_gather"),
-        }
-    }
-
     fn model(&self) -> Value {
         let (model, spec) = (&self.plan.model, &self.plan.model.spec);
         json!({
@@ -159,6 +145,9 @@ impl Document<'_> {
             "mixed": phase.mixed,
             "time_ns": phase.time_ns,
             "collectives": phase.collectives,
+            "expert_exchange": phase.exchange.map(Exchange::name),
+            "micro_batches": phase.micro_batches,
+            "micro_batch_interval_ns": phase.interval_ns,
             "micro_batch_requests": phase.requests,
             "micro_batch_tokens": phase.tokens,
             "micro_batch_ns": breakdown,
@@ -282,7 +271,7 @@ fn stored(module: &Module, program: &Func, bind: &Bindings) -> Value {
     kept.map(row).collect()
 }
 
-/// The fullest rank. Communication buffers are part of `reserve`, so that the items add up.
+/// The fullest rank. The items up to `reserve` add up to `total`; `reserve_items` is its inside.
 fn memory(m: &Memory) -> Value {
     json!({
         "weights": m.weights,
@@ -292,7 +281,7 @@ fn memory(m: &Memory) -> Value {
         "reserve": m.reserve.saturating_add(m.communication),
         "total": m.total(),
         "capacity": m.capacity,
-        "communication": m.communication,
+        "reserve_items": {"communication": m.communication, "driver": m.reserve},
         "usable": m.usable,
     })
 }

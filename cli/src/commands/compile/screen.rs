@@ -1,8 +1,8 @@
 //! A plan on one screen.
 
 use super::document::Document;
-use crate::commands::figures::{count, gib, magnitude, percent, rate};
-use shardc::facade::PhasePlan;
+use crate::commands::figures::{count, counted, gib, magnitude, percent, rate};
+use shardc::facade::{Exchange, PhasePlan};
 use shardc_cost::serving::{Limit, Objective};
 use shardc_cost::time::Ns;
 use shardc_frontend::spec::{Scales, Scheme};
@@ -44,12 +44,12 @@ fn model(out: &mut String, document: &Document<'_>) {
     let parameters = |n: shardc_ir::diag::Result<u64>| n.map_or("?".to_string(), magnitude);
     let _ = writeln!(
         out,
-        "model     {} ({}): {} parameters, {} active, {} layers",
+        "model     {} ({}): {} parameters, {} active, {}",
         spec.name,
         spec.family,
         parameters(spec.parameters()),
         parameters(spec.active_parameters()),
-        spec.layers.len()
+        counted(spec.layers.len() as u64, "layer")
     );
     let weights = match &spec.quantisation.scheme {
         None => format!("weights and activations {}", spec.dtype),
@@ -86,7 +86,7 @@ fn cluster(out: &mut String, document: &Document<'_>) {
         request.profile.name
     );
     let asked = match (load.concurrency, load.objective) {
-        (Some(n), _) => format!("{} requests in flight", count(n)),
+        (Some(n), _) => format!("{} in flight", counted(n, "request")),
         (None, Objective::Throughput) => "the batch with most throughput".to_string(),
         (None, Objective::Latency) => "one request, as fast as can be".to_string(),
     };
@@ -96,29 +96,32 @@ fn cluster(out: &mut String, document: &Document<'_>) {
         .collect::<String>();
     let _ = writeln!(
         out,
-        "load      {} tokens in, {} out, memory for {}; {asked}{limited}",
-        count(load.isl),
+        "load      {} in, {} out, memory for {}; {asked}{limited}",
+        counted(load.isl, "token"),
         count(load.osl),
         count(request.context())
     );
     let reading = plan.reading.map_or(String::new(), |r| format!(", reading {}", r.name()));
-    let plans = if plan.evaluations == 1 { "plan" } else { "plans" };
-    let search = document.search();
-    let _ =
-        writeln!(out, "search    {search}{reading}: {} {plans} evaluated", count(plan.evaluations));
+    let (search, plans) = (document.search(), counted(plan.evaluations, "plan"));
+    let _ = writeln!(out, "search    {search}{reading}: {plans} evaluated");
 }
 
 fn degrees(out: &mut String, document: &Document<'_>) {
     let plan = document.plan;
     let d = &plan.best.degrees;
-    let _ = writeln!(out, "\ndegrees     tp   pp   dp   cp  kvp   ep  etp  edp   step       of");
-    for phase in &plan.phases {
+    let row = |phase: &PhasePlan| {
         let (cp, kvp) = if phase.phase == Phase::Prefill { (d.cp, 1) } else { (1, d.cp) };
-        let row = [d.tp, d.pp, d.dp, cp, kvp, d.ep, d.etp, d.edp()];
-        let row: String = row.iter().map(|n| format!("{n:5}")).collect();
+        [d.tp, d.pp, d.dp, cp, kvp, d.ep, d.etp, d.edp()].map(|n| n.to_string())
+    };
+    let names = ["tp", "pp", "dp", "cp", "kvp", "ep", "etp", "edp"].map(str::to_string);
+    let digits = plan.phases.iter().flat_map(row).map(|n| n.len()).max().unwrap_or(1);
+    let line = |cells: [String; 8]| -> String {
+        cells.iter().map(|cell| format!("{cell:>width$}", width = digits.max(3) + 2)).collect()
+    };
+    let _ = writeln!(out, "\ndegrees  {}   step       of", line(names));
+    for phase in &plan.phases {
         let mixed = if phase.mixed { ", mixed by pins" } else { "" };
-        let name = phase.phase.name();
-        let time = Ns::new(phase.time_ns);
+        let (name, row, time) = (phase.phase.name(), line(row(phase)), Ns::new(phase.time_ns));
         let _ = writeln!(out, "  {name:7}{row}   {time:9}  {}{mixed}", step(document, phase));
     }
     let groups = &plan.best.groups;
@@ -131,12 +134,47 @@ fn degrees(out: &mut String, document: &Document<'_>) {
         [("tp", d.tp), ("cp", d.cp), ("dp", d.dp), ("ep", d.ep), ("etp", d.etp), ("edp", d.edp())];
     let axes: Vec<String> = sizes.iter().filter_map(axes).collect();
     let _ = writeln!(out, "  {}", [vec![groups.mesh.to_string()], axes].concat().join("; "));
-    let exchange = document.exchange().map(|e| format!("tokens reach experts by {e}"));
-    let stages = (d.pp > 1).then(|| format!("stages of {} layers", runs(&plan.stage_layers)));
-    let more: Vec<String> = stages.into_iter().chain(exchange).collect();
-    if !more.is_empty() {
-        let _ = writeln!(out, "  {}", more.join("; "));
+    for remark in remarks(document) {
+        let _ = writeln!(out, "  {remark}");
     }
+}
+
+/// What the degrees alone do not say.
+fn remarks(document: &Document<'_>) -> Vec<String> {
+    let plan = document.plan;
+    let d = &plan.best.degrees;
+    let mut out = Vec::new();
+    if d.cp > 1 {
+        out.push(format!(
+            "cp {0} splits new tokens in prefill; the same GPUs split cached tokens in decode: kvp {0}",
+            d.cp
+        ));
+    }
+    if d.pp > 1 {
+        out.push(format!("stages of {} layers", runs(&plan.stage_layers)));
+    }
+    let rounds = plan.phases.iter().filter(|p| p.micro_batches > 1);
+    out.extend(rounds.map(|phase| {
+        format!(
+            "a {} step is the longer of one micro-batch through all stages and {} through the slowest, {} each",
+            phase.phase.name(),
+            phase.micro_batches,
+            Ns::new(phase.interval_ns)
+        )
+    }));
+    out.extend(exchange(&plan.phases));
+    out
+}
+
+/// How tokens reach experts, once where the phases agree.
+fn exchange(phases: &[PhasePlan]) -> Option<String> {
+    let way = |p: &PhasePlan| p.exchange.map_or("no collective", Exchange::name);
+    let first = phases.iter().find(|p| p.exchange.is_some())?;
+    let ways: Vec<String> = match phases.iter().all(|p| p.exchange == first.exchange) {
+        true => vec![way(first).to_string()],
+        false => phases.iter().map(|p| format!("{} in {}", way(p), p.phase.name())).collect(),
+    };
+    Some(format!("tokens reach experts by {}", ways.join(", by ")))
 }
 
 /// What one step of a phase processes.
@@ -144,14 +182,14 @@ fn step(document: &Document<'_>, phase: &PhasePlan) -> String {
     let serving = &document.plan.best.serving;
     match phase.phase {
         Phase::Prefill => {
-            format!("{} × {} tokens a replica", count(phase.requests), count(phase.tokens))
+            format!("{} × {} a replica", count(phase.requests), counted(phase.tokens, "token"))
         }
         Phase::Decode if phase.requests < serving.replica_batch => format!(
-            "{} requests a replica, {} in a micro-batch",
-            count(serving.replica_batch),
+            "{} a replica, {} in a micro-batch",
+            counted(serving.replica_batch, "request"),
             count(phase.requests)
         ),
-        Phase::Decode => format!("{} requests a replica", count(serving.replica_batch)),
+        Phase::Decode => format!("{} a replica", counted(serving.replica_batch, "request")),
     }
 }
 
@@ -181,8 +219,8 @@ fn service(out: &mut String, document: &Document<'_>) {
     );
     let _ = writeln!(
         out,
-        "          {} requests running ({} in the fullest replica), limited by {}",
-        count(s.batch),
+        "          {} running ({} in the fullest replica), limited by {}",
+        counted(s.batch, "request"),
         count(s.replica_batch),
         limit(s.limited_by)
     );

@@ -2,7 +2,7 @@
 
 use super::Simulated;
 use super::perfetto::pool_name;
-use crate::commands::figures::{count, gib, rate};
+use crate::commands::figures::{count, counted, gib, rate};
 use shardc::codes;
 use shardc_cost::simulate::{Distribution, PoolStats, Router};
 use shardc_cost::time::Ns;
@@ -37,7 +37,8 @@ pub fn warnings(simulated: &Simulated<'_>) -> Vec<Diagnostic> {
     let mut out: Vec<Diagnostic> =
         simulated.plans.iter().flat_map(|plan| plan.notes.iter().cloned()).collect();
     if report.rejected > 0 {
-        let message = format!("{} requests are longer than a replica's KV memory", report.rejected);
+        let rejected = counted(report.rejected, "request");
+        let message = format!("longer than a replica's KV memory: {rejected}");
         let help = "they were turned away; take more GPUs, or a larger tp";
         out.push(Diagnostic::warning(codes::TURNED_AWAY, message).help(help));
     }
@@ -59,14 +60,10 @@ pub fn warnings(simulated: &Simulated<'_>) -> Vec<Diagnostic> {
         }
     }
     if load.left_out > 0 {
-        let message = format!("{} requests without a token were left out", load.left_out);
+        let message = format!("left out: {} without a token", counted(load.left_out, "request"));
         out.push(Diagnostic::warning(codes::EMPTY_REQUESTS, message));
     }
     out
-}
-
-fn plural(n: u64, one: &str) -> String {
-    format!("{} {one}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
 fn plans(out: &mut String, simulated: &Simulated<'_>) {
@@ -90,18 +87,18 @@ fn plans(out: &mut String, simulated: &Simulated<'_>) {
         let _ = writeln!(
             out,
             "          {pool}{} of {}{together}, {}",
-            plural(instances.into(), "instance"),
-            plural(service.degrees.dp, "replica"),
-            plural(service.degrees.pp, "stage"),
+            counted(instances.into(), "instance"),
+            counted(service.degrees.dp, "replica"),
+            counted(service.degrees.pp, "stage"),
         );
     }
 }
 
 fn load(out: &mut String, simulated: &Simulated<'_>) {
     let load = &simulated.load;
-    let requests = plural(load.requests.len() as u64, "request");
+    let requests = counted(load.requests.len() as u64, "request");
     let arrivals = match (load.concurrency, load.rate()) {
-        (Some(clients), _) => format!("from {}", plural(clients, "client")),
+        (Some(clients), _) => format!("from {}", counted(clients, "client")),
         (None, Some(per_second)) => {
             format!("over {}, {per_second:.3} a second", simulated.report.arriving)
         }
@@ -163,7 +160,7 @@ fn throughput(out: &mut String, simulated: &Simulated<'_>) {
     let _ = writeln!(
         out,
         "\nserved    {} in {}: {:.3} a second",
-        plural(report.done, "request"),
+        counted(report.done, "request"),
         report.duration,
         report.per_second(report.done)
     );
@@ -193,7 +190,7 @@ fn throughput(out: &mut String, simulated: &Simulated<'_>) {
         let _ = writeln!(
             out,
             "transfer  {} of {} GiB by the fullest GPU",
-            plural(transfers, "cache"),
+            counted(transfers, "cache"),
             gib(bytes)
         );
     }
@@ -221,11 +218,11 @@ fn pool(out: &mut String, simulated: &Simulated<'_>, index: usize, pool: &PoolSt
         "  KV memory   {} GiB a GPU: {:.1} % in the mean, {peak:.1} % at most, {} of a replica",
         gib(pool.kv_capacity),
         100.0 * kv,
-        plural(pool.peak_blocks, "block")
+        counted(pool.peak_blocks, "block")
     );
     let preempted = match pool.preemptions {
         0 => "no request".to_string(),
-        n => format!("{}, {} cached anew", plural(n, "time"), plural(pool.lost_tokens, "token")),
+        n => format!("{}, {} cached anew", counted(n, "time"), counted(pool.lost_tokens, "token")),
     };
     let _ = writeln!(out, "  pre-empted  {preempted}");
 }

@@ -37,6 +37,8 @@ impl Proposer<'_> {
         if long && !conflict.contains(&Demand::MaxLen) {
             out.extend(self.context(nothing)?);
         }
+        out.extend(self.devices(cause)?);
+        // Other formats change what the model computes, so they come last.
         if cause == Cause::Cache {
             let asked = Asked { cache_f8: true, ..self.asked.clone() };
             let possible = self.world.cache_bits() > 8 && self.possible(&asked)?.is_some();
@@ -47,7 +49,6 @@ impl Proposer<'_> {
             let possible = self.world.weight_bits() > 8 && self.possible(&asked)?.is_some();
             out.extend(possible.then(|| "weights in 8 bits (`--dtype f8e4m3`)".to_string()));
         }
-        out.extend(self.devices(cause)?);
         Ok(out)
     }
 
