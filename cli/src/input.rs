@@ -4,7 +4,6 @@
 use crate::failure::{InSource, Outcome};
 use shardc::codes;
 use shardc_cost::machine::{self, Cluster};
-use shardc_frontend::json;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::text::MAX_SOURCE;
 use std::fs::{self, File};
@@ -66,12 +65,12 @@ pub fn model(path: &Path) -> Outcome<ModelFiles> {
     }
     let named_config = config.file_name().is_some_and(|n| n == "config.json");
     let beside = |name: &str, most: u64| match config.with_file_name(name) {
-        path if named_config && path.is_file() => text(&path, most).map(Some),
+        path if named_config && path.is_file() => text(&path, most, "JSON").map(Some),
         _ => Ok(None),
     };
     Ok(ModelFiles {
         name: model_name(&config),
-        config: text(&config, MAX_TEXT)?,
+        config: text(&config, MAX_TEXT, "a config.json")?,
         index: beside("model.safetensors.index.json", MAX_INDEX)?,
         quantisation: beside("hf_quant_config.json", MAX_TEXT)?,
     })
@@ -97,15 +96,15 @@ pub fn cluster(name: &str) -> Outcome<Cluster> {
     if !looks_like_file && !path.is_file() {
         return Ok(machine::preset(name)?);
     }
-    let source = text(path, MAX_TEXT)?;
+    let source = text(path, MAX_TEXT, "a cluster file in TOML")?;
     machine::parse(&source.text).in_source(&source)
 }
 
-/// Reads a text file of the user's.
+/// Reads a file of pins.
 ///
 /// Errors: `U002` and `U003`, or text that is not UTF-8.
 pub fn pins(path: &Path) -> Outcome<Source> {
-    text(path, MAX_TEXT)
+    text(path, MAX_TEXT, "a file of lines `pattern: layout`")
 }
 
 /// Reads a program of the IR, or standard input for `-`.
@@ -116,15 +115,7 @@ pub fn program(path: &Path) -> Outcome<Source> {
         Some("-") => ("<stdin>".to_string(), standard_input(MAX_SOURCE as u64)?),
         _ => (path.display().to_string(), bytes(path, MAX_SOURCE as u64)?),
     };
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(Source { name, text }),
-        Err(error) => {
-            let at = error.utf8_error().valid_up_to();
-            let message = format!("byte {at} of {name} is not UTF-8");
-            let help = "name a program in text form, such as a `.sir` file";
-            Err(Box::new(Diagnostic::error(codes::UNREADABLE, message).help(help)).into())
-        }
-    }
+    decode(name, bytes, "a program, such as a `.sir` file")
 }
 
 fn standard_input(most: u64) -> Result<Vec<u8>> {
@@ -144,13 +135,23 @@ fn standard_input(most: u64) -> Result<Vec<u8>> {
 ///
 /// Errors: `U002` and `U003`, or text that is not UTF-8.
 pub fn trace(path: &Path) -> Outcome<Source> {
-    text(path, MAX_TRACE)
+    text(path, MAX_TRACE, "a trace of requests")
 }
 
-fn text(path: &Path, most: u64) -> Outcome<Source> {
-    let bytes = bytes(path, most)?;
-    let text = json::decode(&bytes)?.to_string();
-    Ok(Source { name: path.display().to_string(), text })
+/// Reads the text of a file that is to be `what`.
+fn text(path: &Path, most: u64, what: &str) -> Outcome<Source> {
+    let name = path.display().to_string();
+    decode(name, bytes(path, most)?, what)
+}
+
+/// The text of a file, or where it is none.
+fn decode(name: String, bytes: Vec<u8>, what: &str) -> Outcome<Source> {
+    String::from_utf8(bytes).map(|text| Source { name: name.clone(), text }).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let message = format!("byte {at} of {name} is not UTF-8");
+        let help = format!("name {what}, which is UTF-8 text");
+        Box::new(Diagnostic::error(codes::UNREADABLE, message).help(help)).into()
+    })
 }
 
 fn bytes(path: &Path, most: u64) -> Result<Vec<u8>> {

@@ -75,6 +75,11 @@ impl<K: EntityId, V> PrimaryMap<K, V> {
         self.items.iter().enumerate().map(|(i, v)| (K::from_index(i), v))
     }
 
+    /// All entities with their ids, in order, mutable.
+    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = (K, &mut V)> {
+        self.items.iter_mut().enumerate().map(|(i, v)| (K::from_index(i), v))
+    }
+
     /// The entities in order.
     pub fn values(&self) -> std::slice::Iter<'_, V> {
         self.items.iter()

@@ -17,6 +17,10 @@ codes! {
     BAD_PIN = "S106", User, "a line of a pin file cannot be read";
     /// Degrees that do not fit the devices or the model.
     BAD_DEGREES = "S107", User, "parallel degrees do not fit the devices or the model";
+    /// A pin fits no value that it names.
+    PIN_OF_OTHER_RANK = "S108", User, "a pin has more or fewer dimensions than the values of its name";
+    /// Two pins contradict each other.
+    PINS_DISAGREE = "S109", User, "two pins give one value different layouts";
     /// No plan fits.
     INFEASIBLE = "S201", Infeasible, "no plan satisfies the constraints";
     /// No such search.

@@ -5,7 +5,7 @@ use super::{Inputs, Outputs, refused};
 use crate::codes;
 use crate::tensor::Tensor;
 use shardc_ir::diag::{Diagnostic, Result};
-use shardc_ir::graph::{Func, FuncId, FuncKind, Module, Value};
+use shardc_ir::graph::{Def, Func, FuncId, FuncKind, Module, Value};
 use shardc_ir::layers::Interface;
 use shardc_ir::ops::Op;
 use shardc_ir::types::Kind;
@@ -64,16 +64,25 @@ fn layers(
         let Op::Repeat(repeat) = &inst.op else { continue };
         let Ok(interface) = Interface::of(module, repeat) else { continue };
         for (slot, &operand) in interface.operands.iter().zip(&inst.operands) {
-            let Some(count) = slot.stacked.filter(|_| func.params.contains(&operand)) else {
+            let (Some(count), Some(param)) = (slot.stacked, param_behind(func, operand)) else {
                 continue;
             };
-            let first = taken.entry(func.values[operand].name.clone()).or_default();
-            out.insert(operand, *first..*first + count as usize);
+            let first = taken.entry(func.values[param].name.clone()).or_default();
+            out.insert(param, *first..*first + count as usize);
             *first += count as usize;
         }
     }
     debug_assert!(func.kind == FuncKind::Program || !has_stages(module));
     out
+}
+
+/// The parameter that a value is, or that operators of one operand make it from.
+fn param_behind(func: &Func, mut value: Value) -> Option<Value> {
+    while let Def::Result(inst, _) = func.values[value].def {
+        value =
+            *func.insts[inst].operands.first().filter(|_| func.insts[inst].operands.len() == 1)?;
+    }
+    Some(value)
 }
 
 /// A program that is running.

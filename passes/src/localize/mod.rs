@@ -3,6 +3,7 @@
 //! Extents become shares, the model becomes one program per stage, and values keep the layout that
 //! says which part they are: an uneven share, a masked look-up or an expert's number needs it.
 
+mod stacks;
 mod stages;
 
 use crate::codes;

@@ -3,9 +3,10 @@
 //! Stage 0 runs what comes before the layers, the last stage what comes after; each runs a range of
 //! layers and hands the values that later stages need to the next one.
 
+use super::stacks::{Moved, origin};
 use super::{is_param, stage_error};
-use shardc_ir::diag::Result;
-use shardc_ir::graph::{Func, FuncKind, Inst, Module, Value};
+use shardc_ir::diag::{Diagnostic, Result};
+use shardc_ir::graph::{Def, Func, FuncKind, Inst, Module, Value};
 use shardc_ir::layers::{Interface, Slot};
 use shardc_ir::layout::Sharding;
 use shardc_ir::ops::Op;
@@ -37,7 +38,11 @@ struct Plan<'a> {
     sequence: Vec<String>,
     /// The layers of each stage.
     ranges: Vec<Range<usize>>,
-    /// Instructions before and after the layers.
+    /// The parameters of what the layers take stacked, and how those move on their way.
+    taken: BTreeMap<Value, Moved>,
+    /// The same of stacks that the layers leave, by what the model returns.
+    left: BTreeMap<Value, Moved>,
+    /// Instructions before and after the layers, but for those moves.
     before: Vec<Inst>,
     after: Vec<Inst>,
     /// Values from before the layers that later stages need.
@@ -79,12 +84,34 @@ impl<'a> Plan<'a> {
             interface: Interface::of(module, op).map_err(stage_error)?,
             ranges: ranges.collect(),
             sequence,
+            taken: BTreeMap::new(),
+            left: BTreeMap::new(),
             before: main.body[..at].to_vec(),
             after: main.body[at + 1..].to_vec(),
             ahead: Vec::new(),
         };
+        plan.follow_stacks();
         plan.ahead = plan.values_needed_ahead();
         Ok(plan)
+    }
+
+    /// Takes the moves of stacks out of what comes before and after the layers.
+    fn follow_stacks(&mut self) {
+        let main = self.main;
+        let data = &main.insts[self.repeat];
+        let stacked = self.interface.operands.iter().zip(&data.operands);
+        for (_, &operand) in stacked.filter(|(slot, _)| slot.stacked.is_some()) {
+            self.taken.insert(operand, origin(main, operand));
+        }
+        let leaves = self.interface.results.iter().zip(&data.results);
+        let leaves: Vec<Value> =
+            leaves.filter(|(slot, _)| slot.stacked.is_some()).map(|(_, &v)| v).collect();
+        let returned = main.returns.iter().map(|&value| (value, origin(main, value)));
+        self.left = returned.filter(|(_, moved)| leaves.contains(&moved.origin)).collect();
+        let moves = self.taken.values().chain(self.left.values()).flat_map(|m| &m.moves);
+        let moves: Vec<Inst> = moves.copied().collect();
+        self.before.retain(|inst| !moves.contains(inst));
+        self.after.retain(|inst| !moves.contains(inst));
     }
 
     /// Results of the instructions before the layers that the layers share or the end uses.
@@ -198,8 +225,9 @@ impl Program<'_> {
             };
             let here = plan.layers_of(owner, stage);
             if here > 0 {
-                used.push(operand);
-                layers.insert(operand, here);
+                let param = plan.taken[&operand].origin;
+                used.push(param);
+                layers.insert(param, here);
             }
         }
         for &param in main.params.iter().filter(|p| used.contains(p)) {
@@ -218,6 +246,18 @@ impl Program<'_> {
         for (&old, &value) in data.results.iter().zip(&self.func.insts[new].results) {
             self.map.insert(old, value);
         }
+    }
+
+    /// Moves `layers` layers of a stack, of which `value` is what this stage has.
+    fn copy_moves(&mut self, moves: &[Inst], layers: u64, mut value: Value) -> Value {
+        for &inst in moves {
+            let data = &self.plan.main.insts[inst];
+            let (name, ty, sharding) = self.data(data.results[0]);
+            let result = (name, Self::restack(&ty, layers), sharding);
+            let new = self.func.add_inst(data.op.clone(), vec![value], vec![result]);
+            value = self.func.insts[new].results[0];
+        }
+        value
     }
 
     /// Takes the carried values and those from ahead; returns the carried ones.
@@ -249,7 +289,7 @@ impl Program<'_> {
         let data = &plan.main.insts[plan.repeat];
         let mut operands = carried.clone();
         operands.extend(data.operands[carried.len()..plan.flat().1].iter().map(|&v| self.get(v)));
-        self.stacked_operands(&repeat, &mut operands)?;
+        self.stacked_operands(&repeat, stage, &mut operands)?;
         let results = self.layer_results(&repeat, carried.len(), stage);
         let (old, results): (Vec<Value>, Vec<_>) = results.into_iter().unzip();
         let new = self.func.add_inst(Op::Repeat(repeat), operands, results);
@@ -259,7 +299,12 @@ impl Program<'_> {
     }
 
     /// Appends the stacked operands in the order in which this stage first runs their functions.
-    fn stacked_operands(&self, repeat: &Repeat, operands: &mut Vec<Value>) -> Result<()> {
+    fn stacked_operands(
+        &mut self,
+        repeat: &Repeat,
+        stage: usize,
+        operands: &mut Vec<Value>,
+    ) -> Result<()> {
         let plan = self.plan;
         let outer = &plan.main.insts[plan.repeat].operands;
         for (name, _) in repeat.distinct() {
@@ -267,14 +312,12 @@ impl Program<'_> {
                 if plan.owner(slot) != Some(name) {
                     continue;
                 }
-                if !is_param(plan.main, operand) {
-                    let name = &plan.main.values[operand].name;
-                    return Err(stage_error(format!(
-                        "%{name} stacks slices for the layers but is no parameter, so it cannot be \
-                         cut into pipeline stages"
-                    )));
+                let moved = &plan.taken[&operand];
+                if !is_param(plan.main, moved.origin) {
+                    return Err(uncuttable(plan.main, moved.origin));
                 }
-                operands.push(self.get(operand));
+                let stack = self.get(moved.origin);
+                operands.push(self.copy_moves(&moved.moves, plan.layers_of(name, stage), stack));
             }
         }
         Ok(())
@@ -311,9 +354,35 @@ impl Program<'_> {
         let main = self.plan.main;
         for &old in &main.returns {
             let cache = main.ty(old).kind == Kind::Cache;
-            if let (Some(&value), true) = (self.map.get(&old), cache || last) {
-                self.func.returns.push(value);
+            if !cache && !last {
+                continue;
             }
+            let moved = self.plan.left.get(&old);
+            let first = moved.map_or(old, |moved| moved.origin);
+            let Some(&value) = self.map.get(&first) else { continue };
+            let layers = self.func.ty(value).dims.first().and_then(|dim| dim.as_fixed());
+            let value = match (moved, layers) {
+                (Some(moved), Some(layers)) => self.copy_moves(&moved.moves, layers, value),
+                _ => value,
+            };
+            self.func.returns.push(value);
         }
     }
+}
+
+/// A stack for the layers that is not what a parameter holds, layer by layer.
+fn uncuttable(main: &Func, stack: Value) -> Box<Diagnostic> {
+    let mut first = stack;
+    while let Def::Result(inst, _) = main.values[first].def
+        && let [operand] = main.insts[inst].operands[..]
+    {
+        first = operand;
+    }
+    let message = format!(
+        "%{} in @{} holds slices for the layers and cannot be cut into pipeline stages: what the \
+         layers take is made of more than one slice",
+        main.values[first].name, main.name
+    );
+    let help = "pin the parameter with `{}` for its first dimension, the layers, or use one stage (`pp=1`)";
+    Box::new(stage_error(message).help(help))
 }

@@ -3,9 +3,10 @@
 use super::groups::Groups;
 use crate::codes;
 use shardc_ir::diag::{Diagnostic, Result, Span};
-use shardc_ir::graph::Module;
+use shardc_ir::graph::{FuncId, Module, Value};
 use shardc_ir::layout::{Layout, Partial, ReduceKind, Sharding};
 use shardc_ir::mesh::AxisRef;
+use std::collections::BTreeMap;
 
 /// A layout for every value whose name matches a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,33 +136,106 @@ fn glob(pattern: &str, name: &str) -> bool {
     (0..=tail.len()).filter(|&i| tail.is_char_boundary(i)).any(|i| glob(rest, &tail[i..]))
 }
 
-/// Pins values of a logical module; later pins win over earlier ones.
+/// Pins values of a logical module. A user's pins win over those of a strategy, of which later ones
+/// win over earlier ones.
 ///
 /// # Errors
-/// `S105` for a user's pin that matches nothing or has another rank.
+/// `S105` for a user's pin that matches nothing, `S108` for one that matches only values of other
+/// ranks, `S109` for two that give one value different layouts.
 pub fn apply(module: &mut Module, pins: &[Pin]) -> Result<()> {
+    let mut asked: BTreeMap<(FuncId, Value), &Pin> = BTreeMap::new();
     for pin in pins {
         let mut matched = 0;
-        let mut wrong_rank = None;
-        for func in module.funcs.values_mut() {
-            let func_name = func.name.as_str();
-            for value in func.values.values_mut().filter(|v| pin.matches(func_name, &v.name)) {
-                if value.ty.rank() == pin.layout.dims.len() {
-                    matched += 1;
-                    value.sharding = Some(Sharding::decided(pin.layout.clone()));
-                } else {
-                    wrong_rank = Some(format!("%{} has rank {}", value.name, value.ty.rank()));
+        let mut other_ranks = Vec::new();
+        for (id, func) in module.funcs.iter_mut() {
+            let name = func.name.as_str();
+            for (at, value) in func.values.iter_mut().filter(|(_, v)| pin.matches(name, &v.name)) {
+                if value.ty.rank() != pin.layout.dims.len() {
+                    other_ranks.push(format!("@{name}/{} has {}", value.name, value.ty.rank()));
+                    continue;
                 }
+                matched += 1;
+                let before = pin.span.and_then(|_| asked.insert((id, at), pin));
+                if let Some(before) = before.filter(|before| before.layout != pin.layout) {
+                    return Err(contradiction(before, pin, &format!("%{} in @{name}", value.name)));
+                }
+                value.sharding = Some(Sharding::decided(pin.layout.clone()));
             }
         }
         if let (Some(span), 0) = (pin.span, matched) {
-            let cause = wrong_rank.unwrap_or_else(|| "no value has such a name".to_string());
-            let message = format!("the pin `{}` matches nothing", pin.pattern);
-            let help = "value names are those of ir/*/01-logical.sir";
-            return Err(Box::new(
-                Diagnostic::error(codes::PIN_MATCHES_NOTHING, message).at(span, cause).help(help),
-            ));
+            return Err(unused(pin, span, &other_ranks));
         }
     }
     Ok(())
+}
+
+/// A user's pin that fixes no value, though values of `other_ranks` have its name.
+fn unused(pin: &Pin, span: Span, other_ranks: &[String]) -> Box<Diagnostic> {
+    let pattern = &pin.pattern;
+    let Some(first) = other_ranks.first() else {
+        let message = format!("the pin `{pattern}` matches nothing");
+        let help = "value names are those of ir/*/01-logical.sir";
+        let problem = Diagnostic::error(codes::PIN_MATCHES_NOTHING, message);
+        return Box::new(problem.at(span, "no value has such a name").help(help));
+    };
+    let written = pin.layout.dims.len();
+    let message = format!("the pin `{pattern}` has {written} dimensions, but {first}");
+    let cause = match other_ranks.len() - 1 {
+        0 => "no other value has such a name".to_string(),
+        n => format!("nor has any of {n} more values of such a name {written}"),
+    };
+    let help = "write one `{…}` per dimension; weights and caches of layers have one more in @main, \
+                the layers";
+    Box::new(Diagnostic::error(codes::PIN_OF_OTHER_RANK, message).at(span, cause).help(help))
+}
+
+/// Two pins of a user that disagree about a value.
+fn contradiction(before: &Pin, pin: &Pin, value: &str) -> Box<Diagnostic> {
+    let message = format!("two pins give {value} different layouts");
+    let mut problem = Diagnostic::error(codes::PINS_DISAGREE, message);
+    if let (Some(first), Some(second)) = (before.span, pin.span) {
+        problem = problem.at(second, "this one").also(first, "and this one");
+    }
+    Box::new(problem.help("leave one out, or let their patterns match different values"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shardc_ir::diag::Label;
+    use shardc_ir::mesh::{AxisId, Mesh};
+
+    const PROGRAM: &str = "
+        func @main(%x: tensor<4 x 8 x bf16>, %layer.w: weight<2 x 8 x 8 x bf16>) {
+          return %x, %layer.w
+        }";
+
+    /// Code and message of what a pin file meets, with the lines that it points at.
+    fn refused(text: &str) -> (&'static str, String, Vec<usize>) {
+        let mesh = Mesh::new("m", [("gpu", 2)]);
+        let groups = Groups { mesh, named: vec![("tp", vec![AxisRef::whole(AxisId(0))])] };
+        let pins = Pin::parse_file(text, &groups).unwrap();
+        let mut module = shardc_ir::text::parse(PROGRAM).module;
+        let problem = apply(&mut module, &pins).unwrap_err();
+        let labels = problem.primary.iter().chain(&problem.secondary);
+        let line = |label: &Label| text[..label.span.start as usize].lines().count();
+        let lines = labels.map(line).collect();
+        (problem.code.id, problem.message.clone(), lines)
+    }
+
+    #[test]
+    fn pins_that_disagree_are_both_named() {
+        let (code, message, lines) =
+            refused("x: [{tp}, {}]\nlayer.*: [{}, {}, {}]\n*x: [{}, {tp}]");
+        assert_eq!((code, &lines[..]), ("S109", &[2, 0][..]));
+        assert_eq!(message, "two pins give %x in @main different layouts");
+    }
+
+    #[test]
+    fn pins_of_another_rank_say_which() {
+        let (code, message, _) = refused("layer.w: [{tp}, {}]");
+        assert_eq!(code, "S108");
+        assert_eq!(message, "the pin `layer.w` has 2 dimensions, but @main/layer.w has 3");
+        assert_eq!(refused("y: [{tp}]").0, "S105");
+    }
 }
