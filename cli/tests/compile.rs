@@ -195,6 +195,44 @@ fn a_directory_below_a_file_is_refused_and_abandoned_ones_are_removed() {
 }
 
 #[test]
+fn every_number_says_what_it_rests_on() {
+    let dir = scratch("sources");
+    let out = dir.join("plan").display().to_string();
+    let path = model("meta-llama__Meta-Llama-3.1-8B");
+    let of = |cluster: &str| {
+        let args = ["compile", &path, "--cluster", cluster, "--layout", "tp=8", "-o", &out];
+        assert_eq!(shardc(&args).code, 0);
+        let text = fs::read_to_string(dir.join("plan/plan.json")).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let plan = of("h100x8");
+    for (i, phase) in ["prefill", "decode"].iter().enumerate() {
+        let times = plan["sources"]["times"][phase].as_object().unwrap();
+        for (category, ns) in plan["plan"]["phases"][i]["micro_batch_ns"].as_object().unwrap() {
+            let parts = times[category]["ns"].as_object().unwrap().values();
+            assert_eq!(parts.map(|v| v.as_u64().unwrap()).sum::<u64>(), ns.as_u64().unwrap());
+        }
+        assert_eq!(times["gemm"]["source"], "interpolated");
+        assert_eq!(times["host"]["source"], "guessed");
+        assert!((0.01..0.2).contains(&times["step"]["error"].as_f64().unwrap()));
+    }
+    let constants = plan["sources"]["constants"].as_object().unwrap();
+    assert_eq!(constants["node.host_bytes_per_device"]["origin"], "guess");
+    assert_eq!(constants["device.memory.bytes_per_s"]["value"], 3_350_000_000_000u64);
+    assert_eq!(plan["sources"]["memory"]["weights"], "exact");
+    // Another machine carries what was measured on this one.
+    assert_eq!(of("h200x8")["sources"]["times"]["decode"]["gemm"]["source"], "modelled");
+}
+
+#[test]
+fn one_token_is_one_token() {
+    let path = model("meta-llama__Meta-Llama-3.1-8B");
+    let args = ["compile", &path, "--cluster", "h100x8", "--isl", "1", "--osl", "2", "--json"];
+    let out = shardc(&args).json();
+    assert_eq!(out["plan"]["phases"][0]["micro_batch_tokens"], 1);
+}
+
+#[test]
 fn each_phase_says_how_tokens_reach_experts() {
     let path = model("Qwen__Qwen3-235B-A22B-FP8");
     let ways = |layout: &str| {

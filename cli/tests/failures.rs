@@ -103,6 +103,27 @@ fn layouts_that_miss_the_devices_are_completed() {
     assert!(run.stderr.contains("nearest feasible change: `--layout pp=2,cp=4`"), "{}", run.stderr);
 }
 
+#[test]
+fn clusters_that_never_end_are_errors() {
+    let dir = scratch("slow_cluster");
+    let llama = model("meta-llama__Meta-Llama-3.1-8B");
+    let run = |text: &str| {
+        let path = file(&dir, "slow.toml", format!("base = \"h100x8\"\n[device]\n{text}\n"));
+        shardc(&["compile", &llama, "--cluster", &path, "--isl", "100000000"])
+    };
+    let found = run("memory.bytes_per_s = 1");
+    assert_eq!(found.code, 1);
+    assert!(
+        found.stderr.contains("M004") && found.stderr.contains("slow.toml:3:"),
+        "{}",
+        found.stderr
+    );
+    let found = run("memory.capacity_bytes = 1e15\nflops.bf16 = 1e6");
+    assert_eq!(found.code, 1, "{}", found.stdout);
+    assert!(found.stderr.contains("M008"), "{}", found.stderr);
+    assert!(found.stderr.contains("device.flops.bf16 = 1000000"), "{}", found.stderr);
+}
+
 /// The value after an option in the nearest change.
 fn proposed(run: &Run, option: &str) -> String {
     let (_, help) = run.stderr.split_once("nearest feasible change: ").unwrap();

@@ -15,6 +15,8 @@ shardc_ir::codes! {
     PRESET_UNKNOWN = "M006", User, "a cluster preset does not exist";
     /// The number of devices cannot be taken from this cluster.
     DEVICE_COUNT = "M007", User, "a number of devices is neither part of a node nor whole nodes";
+    /// Times grow beyond what can be counted.
+    TOO_SLOW = "M008", User, "a step on a cluster takes longer than can be counted";
     /// A key has a value that its own schema row excludes.
     SCHEMA = "X020", Internal, "the schema of cluster files contradicts its reader";
 }

@@ -105,6 +105,17 @@ fn refusals_point_and_help() {
 }
 
 #[test]
+fn values_that_no_machine_has_are_refused() {
+    for (text, expected) in [
+        ("bytes_per_s = 1", "M004 `device.memory.bytes_per_s` is 1 | 1"),
+        ("achieved = 1e-9", "M004 `device.memory.achieved` is 0.000000001"),
+    ] {
+        let found = refusal(&format!("[device.memory]\n{text}"));
+        assert!(found.starts_with(expected), "{found}");
+    }
+}
+
+#[test]
 fn hostile_files_are_refused_quickly() {
     assert!(refusal(&"[".repeat(200_000)).starts_with("M001"));
     assert!(refusal(&format!("a = {}", "[".repeat(200_000))).starts_with("M001"));

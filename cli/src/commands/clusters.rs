@@ -3,7 +3,7 @@
 use crate::failure::Outcome;
 use crate::{input, output};
 use serde_json::{Value, json};
-use shardc_cost::machine::{self, Cluster};
+use shardc_cost::machine::{self, Cluster, Constant};
 use shardc_ir::diag::Result;
 
 /// Lists the cluster presets, or describes one cluster.
@@ -26,7 +26,15 @@ pub fn run(args: &ClustersArgs) -> Outcome {
         None => machine::presets().iter().map(|n| machine::preset(n)).collect::<Result<_>>()?,
     };
     if args.json {
-        let rows: Vec<Value> = clusters.iter().map(to_json).collect();
+        let row = |cluster: &Cluster| match args.cluster {
+            None => to_json(cluster),
+            Some(_) => {
+                let mut row = to_json(cluster);
+                row["constants"] = constants(cluster);
+                row
+            }
+        };
+        let rows: Vec<Value> = clusters.iter().map(row).collect();
         return output::print(&format!("{:#}\n", json!({ "clusters": rows })));
     }
     if args.cluster.is_some() {
@@ -47,4 +55,17 @@ fn to_json(cluster: &Cluster) -> Value {
         "memory_bytes": cluster.device.memory.capacity_bytes,
         "summary": cluster.summary(),
     })
+}
+
+/// Every constant of a cluster: `{"PATH": {"value", "origin", "text"}}`.
+pub fn constants(cluster: &Cluster) -> Value {
+    let row = |c: &Constant<'_>| {
+        let number =
+            c.value.parse::<u64>().map(Value::from).or(c.value.parse::<f64>().map(Value::from));
+        let value = number.unwrap_or_else(|_| json!(c.value));
+        let source =
+            json!({"value": value, "origin": c.source.origin.name(), "text": c.source.text});
+        (c.path.to_string(), source)
+    };
+    Value::Object(cluster.constants().iter().map(row).collect())
 }

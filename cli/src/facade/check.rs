@@ -2,7 +2,8 @@
 
 use super::{Model, Request};
 use crate::codes;
-use shardc_cost::serving::Load;
+use shardc_cost::machine::{Cluster, Origin};
+use shardc_cost::serving::{Load, Serving};
 use shardc_cost::time::Ns;
 use shardc_ir::diag::{Diagnostic, Result};
 
@@ -62,6 +63,32 @@ fn limit(option: &str, limit: Option<Ns>) -> Result<()> {
 fn range(option: &str, value: &dyn std::fmt::Display, wanted: &str) -> Box<Diagnostic> {
     let message = format!("{option} is {value}, out of range");
     Box::new(Diagnostic::error(codes::REQUEST_RANGE, message).help(format!("give {wanted}")))
+}
+
+/// Whether the times of a service are shorter than what can be counted.
+///
+/// # Errors
+/// `M008` with the constants that the user stated.
+pub(super) fn countable(serving: &Serving, cluster: &Cluster) -> Result<()> {
+    // Half of what a time can hold: sums of two saturated times stay above it.
+    let endless = |time: Ns| time >= Ns::new(Ns::MAX.get() / 2);
+    let times = [serving.ttft, serving.tpot, serving.prefill_step, serving.decode_step];
+    if !times.into_iter().any(endless) {
+        return Ok(());
+    }
+    let message = format!("a request on {} takes centuries", cluster.name);
+    let stated: Vec<String> = cluster
+        .constants()
+        .iter()
+        .filter(|c| c.source.origin == Origin::Stated && c.path != "name")
+        .map(|c| format!("{} = {}", c.path, c.value))
+        .collect();
+    let mut diagnostic = Diagnostic::error(shardc_cost::codes::TOO_SLOW, message);
+    if !stated.is_empty() {
+        diagnostic = diagnostic.note(format!("stated by the user: {}", stated.join(", ")));
+    }
+    let help = "raise the rates of the cluster file, or lower --isl and --osl";
+    Err(Box::new(diagnostic.help(help)))
 }
 
 /// What the reader of a plan should know about the request.

@@ -17,9 +17,11 @@ mod exchange;
 mod plan;
 pub mod pricing;
 pub mod service;
+mod sources;
 
 pub use exchange::Exchange;
 pub use plan::{PhasePlan, Plan, plan, plan_fewest};
+pub use sources::ServiceErrors;
 
 use shardc_cost::machine::Cluster;
 use shardc_cost::profile::Profile;

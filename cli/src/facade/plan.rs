@@ -2,11 +2,12 @@
 
 use super::{Exchange, Model, Request, alternatives, check};
 use shardc_cost::machine::Cluster;
+use shardc_cost::serving::Load;
 use shardc_cost::time::Ns;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::graph::Module;
 use shardc_passes::absorb_latent_attention::absorb_latent_attention;
-use shardc_passes::evaluate::{Breakdown, Pricing, StepModel};
+use shardc_passes::evaluate::{Basis, Breakdown, Category, Pricing, StepModel};
 use shardc_passes::registry;
 use shardc_passes::search::{self, Evaluated, Evaluator, Found, Lowered, Reading, bindings};
 use shardc_passes::strategy::megatron::Phase;
@@ -25,6 +26,8 @@ pub struct PhasePlan {
     pub tokens: u64,
     /// Time by category, of one micro-batch through all stages.
     pub breakdown: Breakdown,
+    /// What these times rest on.
+    pub bases: Vec<(Category, Basis)>,
     /// Collectives that one device executes for one micro-batch.
     pub collectives: BTreeMap<&'static str, u64>,
     /// How tokens reach experts of other devices, if any travel.
@@ -57,6 +60,8 @@ pub struct Plan {
     pub best: Evaluated,
     /// The reading that a rule without suffix took.
     pub reading: Option<Reading>,
+    /// What was asked of the service.
+    pub load: Load,
     /// Plans that were evaluated.
     pub evaluations: u64,
     /// Layers of each pipeline stage.
@@ -163,12 +168,14 @@ impl Programs {
         }
         let mut notes = model.notes.clone();
         notes.extend(check::warnings(request, model));
+        check::countable(&best.serving, evaluator.cluster)?;
         Ok(Plan {
             model: model.clone(),
             cluster: evaluator.cluster.clone(),
             stage_layers: evaluator.stages(&best.degrees)?,
             best,
             reading: found.reading,
+            load: evaluator.load,
             evaluations: found.evaluations,
             phases,
             notes,
@@ -184,7 +191,7 @@ fn phases(evaluator: &Evaluator<'_>, best: &Evaluated) -> Result<Vec<PhasePlan>>
     })?;
     let Lowered { prefill, decode, .. } = &lowered;
     let (serving, load) = (&best.serving, &evaluator.load);
-    let isl = load.isl.max(2);
+    let isl = load.isl;
     let pricing = Pricing { cluster: evaluator.cluster, profile: evaluator.profile };
     let mut phase = |phase, module: &Module, requests: u64, new, context, step: Ns| -> Result<_> {
         let model = StepModel::of(module, evaluator.cluster)?;
@@ -195,6 +202,7 @@ fn phases(evaluator: &Evaluator<'_>, best: &Evaluated) -> Result<Vec<PhasePlan>>
             requests,
             tokens: new,
             breakdown: model.breakdown(pricing, &bind),
+            bases: model.bases(pricing, &bind),
             collectives: model.collectives(),
             exchange: Exchange::of(module),
             micro_batches: match phase {

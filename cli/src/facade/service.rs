@@ -84,7 +84,7 @@ impl Service {
     /// What prefill steps of `tokens` tokens keep live beyond the plan's own is taken from it.
     pub fn kv(&self, block: u64, longest: u64, tokens: u64) -> KvSizes {
         let (degrees, decode) = (&self.degrees, MemoryModel::of(&self.decode));
-        let bind = bindings(&self.prefill, degrees.dp, tokens.max(2), tokens.max(2));
+        let bind = bindings(&self.prefill, degrees.dp, tokens.max(1), tokens.max(1));
         let prefill = MemoryModel::of(&self.prefill);
         let live = match prefill.stages.len() {
             stages if self.stage < stages => prefill.activations(self.stage, &bind),

@@ -13,6 +13,7 @@ mod take;
 use std::collections::BTreeMap;
 
 pub use build::parse;
+pub use describe::Constant;
 pub use preset::{preset, presets};
 
 /// A cluster of equal nodes of equal devices.

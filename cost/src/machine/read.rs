@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::Provenance;
-use super::schema::{self, Key, Kind};
+use super::schema::{self, Key, Kind, MAX_RATE, MIN_FRACTION, MIN_RATE};
 use crate::codes;
 use crate::nearest::nearest;
 
@@ -115,7 +115,8 @@ fn check(key: &Key, value: &Spanned<DeValue>) -> Result<Value> {
             whole(key.path, value, low, high).map(|n| Value::Number(n as f64))
         }
         Kind::Positive(high) => positive(key.path, value, high).map(Value::Number),
-        Kind::Fraction => positive(key.path, value, 1.0).map(Value::Number),
+        Kind::Rate => between(key.path, value, MIN_RATE, MAX_RATE).map(Value::Number),
+        Kind::Fraction => between(key.path, value, MIN_FRACTION, 1.0).map(Value::Number),
         Kind::Pairs => pairs(key.path, value).map(Value::Pairs),
     }
 }
@@ -150,6 +151,20 @@ fn positive(path: &str, value: &Spanned<DeValue>, high: f64) -> Result<f64> {
         return Ok(n);
     }
     Err(out_of_range(path, &n.to_string(), &format!("above 0 and up to {high:e}"), value))
+}
+
+fn between(path: &str, value: &Spanned<DeValue>, low: f64, high: f64) -> Result<f64> {
+    let n = number(path, value)?;
+    if (low..=high).contains(&n) {
+        return Ok(n);
+    }
+    let range = format!("from {} to {}", plain(low), plain(high));
+    Err(out_of_range(path, &n.to_string(), &range, value))
+}
+
+/// A limit as a person writes it.
+fn plain(n: f64) -> String {
+    if n < 1e4 { n.to_string() } else { format!("{n:e}") }
 }
 
 fn whole(path: &str, value: &Spanned<DeValue>, low: u64, high: u64) -> Result<u64> {

@@ -13,7 +13,9 @@ pub enum Kind {
     Integer(u64, u64),
     /// A positive number up to the given one.
     Positive(f64),
-    /// A number above 0 and up to 1.
+    /// A rate a second, from the slowest to the fastest that is believed.
+    Rate,
+    /// A number from 0.001 to 1.
     Fraction,
     /// Pairs `[devices, bytes]` with growing device counts.
     Pairs,
@@ -52,7 +54,12 @@ pub struct Key {
 }
 
 /// Largest accepted rate, FLOP/s or bytes/s: far above any device, far below overflow.
-const MAX_RATE: f64 = 1e18;
+pub const MAX_RATE: f64 = 1e18;
+/// Smallest accepted rate, FLOP/s or bytes/s: far below any device, and fast enough for steps that
+/// end within years.
+pub const MIN_RATE: f64 = 1e6;
+/// Smallest accepted fraction of a peak.
+pub const MIN_FRACTION: f64 = 1e-3;
 /// Largest accepted latency in nanoseconds: ten seconds.
 const MAX_NS: f64 = 1e10;
 /// Largest accepted number of bytes: 1 PiB.
@@ -87,49 +94,44 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "device.flops.f32",
-        Kind::Positive(MAX_RATE),
+        Kind::Rate,
         Default::Times("device.flops.bf16", 1.0 / 16.0),
         "dense FLOP/s outside tensor cores",
     ),
     key(
         "device.flops.tf32",
-        Kind::Positive(MAX_RATE),
+        Kind::Rate,
         Default::Times("device.flops.bf16", 0.5),
         "dense FLOP/s on tf32 operands",
     ),
-    key(
-        "device.flops.bf16",
-        Kind::Positive(MAX_RATE),
-        Default::Required,
-        "dense FLOP/s on bf16 operands",
-    ),
+    key("device.flops.bf16", Kind::Rate, Default::Required, "dense FLOP/s on bf16 operands"),
     key(
         "device.flops.f16",
-        Kind::Positive(MAX_RATE),
+        Kind::Rate,
         Default::Times("device.flops.bf16", 1.0),
         "dense FLOP/s on f16 operands",
     ),
     key(
         "device.flops.fp8",
-        Kind::Positive(MAX_RATE),
+        Kind::Rate,
         Default::Absent,
         "dense FLOP/s on fp8 operands; absent: computed at the bf16 rate",
     ),
     key(
         "device.flops.int8",
-        Kind::Positive(MAX_RATE),
+        Kind::Rate,
         Default::Absent,
         "dense OP/s on int8 operands; absent: computed at the bf16 rate",
     ),
     key(
         "device.flops.fp4",
-        Kind::Positive(MAX_RATE),
+        Kind::Rate,
         Default::Absent,
         "dense FLOP/s on fp4 operands; absent: computed at the bf16 rate",
     ),
     key(
         "device.memory.bytes_per_s",
-        Kind::Positive(MAX_RATE),
+        Kind::Rate,
         Default::Required,
         "peak bandwidth of device memory, bytes/s",
     ),
@@ -166,7 +168,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "node.link_bytes_per_s",
-        Kind::Positive(MAX_RATE),
+        Kind::Rate,
         Default::Times("node.pcie_bytes_per_s", 1.0),
         "bytes/s of one device and direction inside the node",
     ),
@@ -184,7 +186,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "node.pcie_bytes_per_s",
-        Kind::Positive(MAX_RATE),
+        Kind::Rate,
         Default::Number(32e9),
         "bytes/s of one device and direction to host memory",
     ),
@@ -203,7 +205,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "cluster.nic_bytes_per_s",
-        Kind::Positive(MAX_RATE),
+        Kind::Rate,
         Default::Number(25e9),
         "bytes/s of one device and direction between nodes",
     ),
@@ -241,7 +243,8 @@ impl fmt::Display for Kind {
             Kind::Choice(options) => f.write_str(&options.join(" or ")),
             Kind::Integer(low, high) => write!(f, "integer {low}..{high}"),
             Kind::Positive(high) => write!(f, "number up to {high:e}"),
-            Kind::Fraction => f.write_str("fraction (0, 1]"),
+            Kind::Rate => write!(f, "number {MIN_RATE:e}..{MAX_RATE:e}"),
+            Kind::Fraction => write!(f, "fraction {MIN_FRACTION}..1"),
             Kind::Pairs => f.write_str("list of [devices, bytes]"),
         }
     }

@@ -3,12 +3,14 @@
 //! A program is read once into [`StepModel`]: priced pieces of work over symbolic extents. The
 //! search then asks for many batch sizes without touching the IR again.
 
+mod basis;
 mod collect;
 mod fuse;
 mod memory;
 mod price;
 mod work;
 
+pub use basis::{Basis, Ground, Line};
 pub use memory::MemoryModel;
 pub use price::{Breakdown, Category, Priced};
 pub use work::{Comm, Extent, Work};

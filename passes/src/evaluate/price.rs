@@ -2,7 +2,8 @@
 
 use super::work::{Comm, Work};
 use shardc_cost::collective::{CollectiveCost, Fabric, Routed};
-use shardc_cost::ops::{Decode, Experts, Gemm, Prefill, Pricer};
+use shardc_cost::ops::{Decode, Experts, Gemm, OpCost, Prefill, Pricer};
+use shardc_cost::source::Source;
 use shardc_cost::time::Ns;
 use shardc_ir::dim::Bindings;
 
@@ -61,62 +62,62 @@ impl Breakdown {
 }
 
 /// A priced piece of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Priced {
     /// Time of one execution.
     pub time: Ns,
     /// Algorithm of a collective, or an empty string.
     pub algorithm: &'static str,
+    /// What the time rests on.
+    pub source: Source,
+    /// How far it may be off, relative.
+    pub error: f64,
 }
 
-impl Priced {
-    fn kernel(time: Ns) -> Self {
-        Priced { time, algorithm: "" }
+impl From<OpCost> for Priced {
+    fn from(cost: OpCost) -> Self {
+        Priced { time: cost.time, algorithm: "", source: cost.source, error: cost.error }
+    }
+}
+
+impl From<CollectiveCost> for Priced {
+    fn from(cost: CollectiveCost) -> Self {
+        let CollectiveCost { time, algorithm, source, error, .. } = cost;
+        Priced { time, algorithm, source, error }
     }
 }
 
 /// Time of one execution of `work`.
 pub fn price(work: &Work, pricer: &Pricer<'_>, fabric: &Fabric<'_>, bind: &Bindings) -> Priced {
     match work {
-        Work::Gemm { batch, m, n, k, operands } => Priced::kernel(
-            pricer
-                .gemm(&Gemm {
-                    batch: batch.eval(bind),
-                    m: m.eval(bind),
-                    n: n.iter().map(|e| e.eval(bind)).fold(0, u64::saturating_add),
-                    k: k.eval(bind),
-                    operands: *operands,
-                })
-                .time,
-        ),
-        Work::Experts { tokens, top_k, experts, ep, hidden, inter, gated, operands } => {
-            Priced::kernel(
-                pricer
-                    .experts(&Experts {
-                        tokens: tokens.eval(bind),
-                        top_k: *top_k,
-                        experts: *experts,
-                        ep: *ep,
-                        hidden: hidden.eval(bind),
-                        inter: inter.eval(bind),
-                        gated: *gated,
-                        operands: *operands,
-                    })
-                    .time,
-            )
-        }
-        Work::Attention { .. } => Priced::kernel(attention(work, pricer, bind)),
+        Work::Gemm { batch, m, n, k, operands } => pricer
+            .gemm(&Gemm {
+                batch: batch.eval(bind),
+                m: m.eval(bind),
+                n: n.iter().map(|e| e.eval(bind)).fold(0, u64::saturating_add),
+                k: k.eval(bind),
+                operands: *operands,
+            })
+            .into(),
+        Work::Experts { tokens, top_k, experts, ep, hidden, inter, gated, operands } => pricer
+            .experts(&Experts {
+                tokens: tokens.eval(bind),
+                top_k: *top_k,
+                experts: *experts,
+                ep: *ep,
+                hidden: hidden.eval(bind),
+                inter: inter.eval(bind),
+                gated: *gated,
+                operands: *operands,
+            })
+            .into(),
+        Work::Attention { .. } => attention(work, pricer, bind).into(),
         Work::Stream { values } => {
             let bytes = |(ty, times): &(_, u64)| ty_bytes(ty, bind) * *times as f64;
-            Priced::kernel(pricer.stream(values.iter().map(bytes).sum()).time)
+            pricer.stream(values.iter().map(bytes).sum()).into()
         }
-        Work::Sampling { rows, vocab } => {
-            Priced::kernel(pricer.sampling(rows.eval(bind), vocab.eval(bind)).time)
-        }
-        Work::Communicate(comm) => {
-            let cost = communicate(comm, fabric, bind);
-            Priced { time: cost.time, algorithm: cost.algorithm }
-        }
+        Work::Sampling { rows, vocab } => pricer.sampling(rows.eval(bind), vocab.eval(bind)).into(),
+        Work::Communicate(comm) => communicate(comm, fabric, bind).into(),
     }
 }
 
@@ -124,7 +125,7 @@ fn ty_bytes(ty: &shardc_ir::types::Type, bind: &Bindings) -> f64 {
     ty.bytes(bind) as f64
 }
 
-fn attention(work: &Work, pricer: &Pricer<'_>, bind: &Bindings) -> Ns {
+fn attention(work: &Work, pricer: &Pricer<'_>, bind: &Bindings) -> OpCost {
     let Work::Attention {
         requests,
         new,
@@ -138,7 +139,7 @@ fn attention(work: &Work, pricer: &Pricer<'_>, bind: &Bindings) -> Ns {
         kv_bits,
     } = work
     else {
-        return Ns::ZERO;
+        return OpCost::NOTHING;
     };
     let (requests, new, context) = (requests.eval(bind), new.eval(bind), context.eval(bind));
     let kv_heads = kv_heads.eval(bind);
@@ -157,11 +158,11 @@ fn attention(work: &Work, pricer: &Pricer<'_>, bind: &Bindings) -> Ns {
             kv_elements,
             kv_bits,
         };
-        return pricer.decode_attention(&decode).time;
+        return pricer.decode_attention(&decode);
     }
     let past = context.saturating_sub(new);
     let prefill = Prefill { requests, new, past, span, heads, kv_heads, qk_dim, v_dim, kv_bits };
-    pricer.prefill_attention(&prefill).time
+    pricer.prefill_attention(&prefill)
 }
 
 fn communicate(comm: &Comm, fabric: &Fabric<'_>, bind: &Bindings) -> CollectiveCost {

@@ -180,7 +180,7 @@ impl<'a> Evaluator<'a> {
             pins.extend(Pin::parse_file(text, groups)?);
         }
         let (logical, new) = match phase {
-            Phase::Prefill => (self.prefill, self.load.isl.max(2)),
+            Phase::Prefill => (self.prefill, self.load.isl),
             Phase::Decode => (self.decode, 1),
         };
         let requests = degrees.dp.saturating_mul(64);

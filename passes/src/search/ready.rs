@@ -55,7 +55,6 @@ impl Priceable {
         requests: u64,
         tokens: u64,
     ) -> StepTime {
-        let tokens = tokens.max(2);
         self.step(terms, dp, requests, tokens, tokens)
     }
 }
@@ -130,7 +129,7 @@ impl Ready {
 
     /// Time by category of one micro-batch through all stages, at the batch of a service.
     pub fn breakdown(&self, phase: Phase, serving: &Serving, terms: &Terms<'_>) -> Breakdown {
-        let isl = terms.load.isl.max(2);
+        let isl = terms.load.isl;
         let (program, requests, new, context) = match phase {
             Phase::Prefill => (&self.prefill, serving.prefill_requests, isl, isl),
             Phase::Decode => (&self.decode, serving.micro_batch, 1, terms.load.mean_context()),
@@ -149,7 +148,7 @@ impl Ready {
             (MemoryModel::of(&self.prefill.module), MemoryModel::of(&self.decode.module));
         let dp = self.degrees.dp;
         let together = (load.prefill_tokens / load.isl.max(1)).max(1);
-        let isl = load.isl.max(2);
+        let isl = load.isl;
         let prompts = bindings(&self.prefill.module, dp.saturating_mul(together), isl, isl);
         let tokens = bindings(&self.decode.module, dp.saturating_mul(256), 1, max_len);
         let one = bindings(&self.decode.module, dp, 1, max_len);

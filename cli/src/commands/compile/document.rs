@@ -1,6 +1,7 @@
 //! A plan as JSON: the summary that `--json` prints, and `plan.json` with everything else.
 
 use super::CompileArgs;
+use crate::commands::clusters::constants;
 use crate::failure;
 use serde_json::{Map, Value, json};
 use shardc::facade::{Exchange, PhasePlan, Plan, Request};
@@ -57,6 +58,7 @@ impl Document<'_> {
                 "limited_by": super::screen::limit(serving.limited_by),
                 "profile": self.request.profile.name,
             },
+            "sources": super::sources::to_json(plan),
             "warnings": plan.notes.iter().map(|n| failure::to_json(n, None)).collect::<Vec<_>>(),
             "files": files,
         });
@@ -92,6 +94,7 @@ impl Document<'_> {
         if let (Value::Object(out), Value::Object(summary)) = (&mut out, self.summary(files)) {
             out.extend(summary);
         }
+        out["sources"]["constants"] = constants(&self.plan.cluster);
         out["request"] = self.echo();
         out["mesh"] = self.mesh();
         out["stages"] = self.stages();

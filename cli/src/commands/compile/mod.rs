@@ -4,6 +4,7 @@ mod directory;
 mod document;
 mod request;
 mod screen;
+mod sources;
 
 use crate::args::ModelArgs;
 use crate::failure::{Failure, InSource, Outcome};

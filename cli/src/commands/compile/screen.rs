@@ -1,6 +1,7 @@
 //! A plan on one screen.
 
 use super::document::Document;
+use super::sources::{self, plus_minus};
 use crate::commands::figures::{count, counted, gib, magnitude, percent, rate};
 use shardc::facade::{Exchange, PhasePlan};
 use shardc_cost::serving::{Limit, Objective};
@@ -21,6 +22,7 @@ pub fn show(document: &Document<'_>, written: &[String]) -> String {
     let (left, right) = (memory(document), time(document));
     side_by_side(&mut out, &left, &right);
     collectives(&mut out, document);
+    let _ = writeln!(out, "{}", sources::constants(document.plan));
     files(&mut out, document, written);
     for note in &document.plan.notes {
         let _ = writeln!(out, "{note}");
@@ -208,14 +210,17 @@ fn runs(layers: &[u64]) -> String {
 
 fn service(out: &mut String, document: &Document<'_>) {
     let (plan, s) = (document.plan, &document.plan.best.serving);
-    let per_gpu = s.tokens_per_s_per_device;
+    let (per_gpu, errors) = (s.tokens_per_s_per_device, plan.service_errors());
     let _ = writeln!(
         out,
-        "\nservice   {} tokens/s per GPU, {} in all; TTFT {}, TPOT {}",
+        "\nservice   {} tokens/s per GPU {}, {} in all; TTFT {} {}, TPOT {} {}",
         rate(per_gpu),
+        plus_minus(errors.throughput),
         rate(per_gpu * plan.cluster.devices() as f64),
         s.ttft,
-        s.tpot
+        plus_minus(errors.ttft),
+        s.tpot,
+        plus_minus(errors.tpot)
     );
     let _ = writeln!(
         out,
@@ -229,12 +234,14 @@ fn service(out: &mut String, document: &Document<'_>) {
 fn memory(document: &Document<'_>) -> Vec<String> {
     let m = &document.plan.best.memory;
     let mut rows = vec!["memory of the fullest GPU".to_string()];
+    let sources = document.plan.memory_sources();
     let row = |(name, bytes): &(&str, u64)| {
-        format!("  {:16}{:>8} GiB", name.replace('_', " "), gib(*bytes))
+        let source = sources.iter().find(|(item, _)| item == name).map_or("", |(_, word)| word);
+        format!("  {:14}{:>8} GiB  {source}", name.replace('_', " "), gib(*bytes))
     };
     rows.extend(m.items().iter().map(row));
-    rows.push(format!("  {:16}{:>8} GiB", "total", gib(m.total())));
-    rows.push(format!("  {:16}{:>8} GiB", "of", gib(m.usable)));
+    rows.push(format!("  {:14}{:>8} GiB", "total", gib(m.total())));
+    rows.push(format!("  {:14}{:>8} GiB", "of", gib(m.usable)));
     rows
 }
 
@@ -243,6 +250,7 @@ fn time(document: &Document<'_>) -> Vec<String> {
     let what = if plan.best.degrees.pp > 1 { "a micro-batch, all stages" } else { "a step" };
     let phases: Vec<&PhasePlan> = plan.phases.iter().collect();
     let heads: String = phases.iter().map(|p| format!("{:>20}", p.phase.name())).collect();
+    let heads = format!("{heads}   rests on");
     let mut rows = vec![format!("{:16}{heads}", format!("time of {what}"))];
     if what.len() > 10 {
         rows = vec![format!("time of {what}"), format!("{:16}{heads}", "")];
@@ -259,9 +267,10 @@ fn time(document: &Document<'_>) -> Vec<String> {
             format!("{ns:>12}{:>8}", percent(ns, total(p)))
         };
         rows.push(format!(
-            "  {:14}{}",
+            "  {:14}{}   {}",
             category.name(),
-            phases.iter().map(cell).collect::<String>()
+            phases.iter().map(cell).collect::<String>(),
+            sources::of_category(plan, category)
         ));
     }
     let totals: String = phases.iter().map(|p| format!("{:>12}{:8}", total(p), "")).collect();
@@ -273,7 +282,7 @@ fn side_by_side(out: &mut String, left: &[String], right: &[String]) {
     out.push('\n');
     for i in 0..left.len().max(right.len()) {
         let cell = |rows: &[String]| rows.get(i).cloned().unwrap_or_default();
-        let line = format!("{:36}{}", cell(left), cell(right));
+        let line = format!("{:41}{}", cell(left), cell(right));
         let _ = writeln!(out, "{}", line.trim_end());
     }
 }
