@@ -51,6 +51,9 @@ shardc_ir::codes! {
     /// A key that changes other models is not read by this family.
     UNREAD = "F313", User, "a key that changes other models has no meaning for this family";
 
+    /// The model's name says a format, and no file describes it.
+    UNDESCRIBED = "F314", User, "a model's name says that weights are quantised, and no file says how";
+
     /// A count exceeds 64 bits.
     OVERFLOW = "F401", User, "a parameter count does not fit in 64 bits";
 

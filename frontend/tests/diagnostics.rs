@@ -65,7 +65,7 @@ fn values_that_are_mistyped_or_out_of_range() {
     assert_eq!(
         llama("\"num_hidden_layers\": 32", "\"num_hidden_layers\": \"32\""),
         "F102 `num_hidden_layers` must be a whole number, not the string \"32\" | \"32\" | give \
-         `num_hidden_layers` a whole number, without quotes around numbers"
+         `num_hidden_layers` a whole number, without quotes"
     );
     assert_eq!(
         llama("\"num_hidden_layers\": 32", "\"num_hidden_layers\": 1000000000"),
@@ -76,6 +76,26 @@ fn values_that_are_mistyped_or_out_of_range() {
         llama("\"num_hidden_layers\": 32", "\"num_hidden_layers\": 0"),
         "F103 `num_hidden_layers` is 0; it must be a whole number in 1..=4096 | 0 | restore the \
          value of the published config.json"
+    );
+    assert_eq!(
+        llama("\"num_hidden_layers\": 32", "\"num_hidden_layers\": 32.0"),
+        "F103 `num_hidden_layers` is 32.0; it must be a whole number in 1..=4096 | 32.0 | restore \
+         the value of the published config.json"
+    );
+    assert_eq!(
+        llama("\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": -1e300"),
+        "F103 `rms_norm_eps` is -1e300; it must be above zero | -1e300 | restore the value of the \
+         published config.json"
+    );
+    assert_eq!(
+        llama("\"hidden_act\": \"silu\"", "\"hidden_act\": 1e300"),
+        "F102 `hidden_act` must be a string, not the number 1e300 | 1e300 | give `hidden_act` a \
+         string"
+    );
+    assert_eq!(
+        llama("\"hidden_size\": 4096", "\"text_config\": \"q\", \"hidden_size\": 4096"),
+        "F102 `text_config` must be an object, not the string \"q\" | \"q\" | give `text_config` \
+         an object"
     );
     assert_eq!(
         llama("\"hidden_size\": 4096", "\"hidden_size\": NaN"),
@@ -106,6 +126,17 @@ fn keys_that_contradict_each_other() {
         error(&mixtral.replace("\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 9")),
         "F105 9 experts per token, but there are only 8 | \"num_experts_per_tok\": 9 | the largest \
          choice is 8"
+    );
+    let scout = shipped("meta-llama__Llama-4-Scout-17B-16E-Instruct.json");
+    let beyond =
+        error(&scout.replace(
+            "\"num_hidden_layers\": 48",
+            "\"num_hidden_layers\": 48, \"moe_layers\": [999]",
+        ));
+    assert_eq!(
+        beyond,
+        "F105 `text_config.moe_layers` numbers layer 999 of 48 | \"moe_layers\": [999] | layers are \
+         numbered from 0 to 47"
     );
     let gpt = shipped("openai__gpt-oss-20b.json");
     let cut = error(&gpt.replace("\"num_hidden_layers\": 24", "\"num_hidden_layers\": 1"));

@@ -45,6 +45,19 @@ fn a_file_beside_the_configuration_names_the_formats() {
 }
 
 #[test]
+fn a_name_that_promises_formats_is_noted_where_no_file_keeps_the_promise() {
+    let text = shipped("nvidia__Llama-3.1-70B-Instruct-FP8.json");
+    let notes = |name: &str, quantisation| {
+        let options = Options { name: name.to_string(), quantisation, ..Options::default() };
+        let reading = config::read(&text, &options).unwrap();
+        reading.notes.iter().map(|note| note.code.id).collect::<Vec<_>>()
+    };
+    assert_eq!(notes("nvidia__Llama-3.1-70B-Instruct-FP8", None), ["F314"]);
+    assert!(notes("nvidia__Llama-3.1-70B-Instruct-FP8", read_quantisation(FP8).ok()).is_empty());
+    assert!(notes("Llama-3.1-70B", None).is_empty());
+}
+
+#[test]
 fn the_cache_has_the_models_format_unless_an_option_names_another() {
     let text = |options| print(&build(&beside(FP8), &options).unwrap());
     let own = text(GraphOptions::default());

@@ -2,7 +2,7 @@
 
 use super::log::Log;
 use crate::codes;
-use crate::json::{Member, Node, Value};
+use crate::json::{Member, Node, Value, number};
 use crate::similar;
 use shardc_ir::diag::{Code, Diagnostic, Result, Span};
 use std::collections::BTreeMap;
@@ -186,10 +186,7 @@ impl<'a> Fields<'a> {
                 Some(n) => Ok(Some(n)),
                 None => Err(self.range(key, member, &n.to_string(), lo, hi)),
             },
-            Value::Float(x) => {
-                let text = if x.is_nan() { "NaN".into() } else { format!("{x:e}") };
-                Err(self.range(key, member, &text, lo, hi))
-            }
+            Value::Float(x) => Err(self.range(key, member, &number(x), lo, hi)),
             _ => Err(self.wrong(key, &member.node, "a whole number")),
         }
     }
@@ -218,7 +215,8 @@ impl<'a> Fields<'a> {
         let value = self.number(keys)?;
         match (value, self.find(keys)) {
             (Some(x), Some((key, member))) if x <= 0.0 => {
-                let message = format!("`{}` is {x}; it must be above zero", self.full(key));
+                let message =
+                    format!("`{}` is {}; it must be above zero", self.full(key), number(x));
                 Err(self.at(codes::OUT_OF_RANGE, member, message))
             }
             _ => Ok(value),
@@ -236,7 +234,7 @@ impl<'a> Fields<'a> {
             Value::Int(n) => Ok(n as f64),
             Value::Float(x) if x.is_finite() => Ok(x),
             Value::Float(x) => {
-                let message = format!("`{}` is {x}; it must be finite", self.full(key));
+                let message = format!("`{}` is {}; it must be finite", self.full(key), number(x));
                 Err(Box::new(
                     Diagnostic::error(codes::OUT_OF_RANGE, message).at(node.span, "").help(
                         "restore the published value; JSON has no NaN, and none makes sense here",
@@ -332,14 +330,6 @@ impl<'a> Fields<'a> {
         self.object.iter().map(entry).collect()
     }
 
-    /// The object at `key`, or `None` where the key is absent or holds something else.
-    pub(crate) fn object_if(&self, key: &'static str) -> Result<Option<Fields<'a>>> {
-        match self.find(key).map(|(_, member)| &member.node.value) {
-            Some(Value::Object(_)) => self.object(key),
-            _ => Ok(None),
-        }
-    }
-
     /// A key's name with the path to its object.
     pub(crate) fn full(&self, key: &str) -> String {
         format!("{}{key}", self.path)
@@ -366,10 +356,12 @@ impl<'a> Fields<'a> {
     pub(crate) fn wrong(&self, key: &str, node: &Node, wanted: &str) -> Box<Diagnostic> {
         let found = node.value.describe();
         let message = format!("`{}` must be {wanted}, not {found}", self.full(key));
+        let quoted = wanted.ends_with("number") && matches!(node.value, Value::String(_));
+        let rest = if quoted { ", without quotes" } else { "" };
         Box::new(
             Diagnostic::error(codes::WRONG_TYPE, message)
                 .at(node.span, format!("expected {wanted}"))
-                .help(format!("give `{key}` {wanted}, without quotes around numbers")),
+                .help(format!("give `{key}` {wanted}{rest}")),
         )
     }
 

@@ -60,6 +60,23 @@ pub(crate) fn marked(cx: &Fields, key: &'static str, layers: usize) -> Result<Op
     Ok(Some(list.into_iter().map(|mark| mark != 0).collect()))
 }
 
+/// The layers whose numbers a list holds; `None` where the key is absent.
+pub(crate) fn numbered(cx: &Fields, key: &'static str, layers: usize) -> Result<Option<Vec<bool>>> {
+    let Some(list) = cx.wholes(key)? else { return Ok(None) };
+    let mut numbered = vec![false; layers];
+    for layer in list {
+        match numbered.get_mut(layer as usize) {
+            Some(entry) => *entry = true,
+            None => {
+                let message = format!("`{}` numbers layer {layer} of {layers}", cx.full(key));
+                let help = format!("layers are numbered from 0 to {}", layers - 1);
+                return Err(cx.conflict(&[key, "num_hidden_layers"], message, &help));
+            }
+        }
+    }
+    Ok(Some(numbered))
+}
+
 /// A per-layer array must have one entry per layer.
 pub(crate) fn check_length(
     cx: &Fields,

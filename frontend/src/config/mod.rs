@@ -95,6 +95,7 @@ pub fn read(text: &str, options: &Options) -> Result<Reading> {
         spec.quantisation = spec.quantisation.or(beside);
     }
     prediction::warn(&cx)?;
+    quant::warn_of_name(&cx, &spec);
     log.check_spelling()?;
     unread::warn(&cx);
     spec.parameters()?;

@@ -14,7 +14,7 @@ pub(super) fn text_model<'a>(top: &Fields<'a>) -> Result<Fields<'a>> {
         let mut inner = None;
         for key in NESTED {
             if inner.is_none() {
-                inner = fields.object_if(key)?;
+                inner = fields.object(key)?;
             }
         }
         match inner {

@@ -34,6 +34,25 @@ pub(crate) fn read(cx: &Cx) -> Result<Quantisation> {
     })
 }
 
+/// Words in names of models that stand for quantised weights.
+const WORDS: [&str; 14] = [
+    "fp8", "fp4", "nvfp4", "mxfp4", "int8", "int4", "awq", "gptq", "w8a8", "w4a16", "w8a16",
+    "w4a8", "4bit", "8bit",
+];
+
+/// Warns where the model's name says that weights are quantised and nothing describes how.
+pub(super) fn warn_of_name(cx: &Cx, spec: &ModelSpec) {
+    let word = |w: &&str| WORDS.contains(&w.to_ascii_lowercase().as_str());
+    let found = cx.name.split(|c: char| !c.is_ascii_alphanumeric()).find(word);
+    let (Some(word), None) = (found, &spec.quantisation.scheme) else { return };
+    let message = format!(
+        "the name says {word}, but no file says how weights are stored, so they are taken to be \
+         in {}; hf_quant_config.json may be missing beside config.json",
+        spec.dtype
+    );
+    cx.warn(codes::UNDESCRIBED, ["dtype", "torch_dtype"], message);
+}
+
 fn scheme(q: &Fields, method: &str) -> Result<Option<Scheme>> {
     match method {
         "fp8" => fp8(q).map(Some),

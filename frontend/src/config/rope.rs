@@ -57,7 +57,7 @@ pub(crate) fn read_own(
     layer_type: &'static str,
 ) -> Result<Option<Rope>> {
     let Some(all) = cx.object(KEYS)? else { return Ok(None) };
-    match all.object_if(layer_type)? {
+    match all.object(layer_type)? {
         Some(_) => read_for(cx, head_dim, defaults, layer_type).map(Some),
         None => Ok(None),
     }
@@ -103,7 +103,7 @@ fn build(cx: &Cx, inner: Option<&Fields>, dim: u64, theta: f64) -> Result<Rope> 
 /// The object with the scaling's keys, in either spelling.
 fn parameters<'a>(cx: &Cx<'a>, layer_type: &'static str) -> Result<Option<Fields<'a>>> {
     let Some(all) = cx.object(KEYS)? else { return Ok(None) };
-    match all.object_if(layer_type)? {
+    match all.object(layer_type)? {
         Some(own) => Ok(Some(own)),
         None => Ok(Some(all)),
     }

@@ -56,6 +56,15 @@ impl Member {
     }
 }
 
+/// A number as a configuration would hold it, and never long.
+pub(crate) fn number(x: f64) -> String {
+    match x {
+        x if x.is_nan() => "NaN".into(),
+        x if x.is_infinite() => if x > 0.0 { "Infinity" } else { "-Infinity" }.into(),
+        x => format!("{x:?}"),
+    }
+}
+
 impl Value {
     /// What kind of value it is, with an article, for messages.
     pub fn describe(&self) -> String {
@@ -63,7 +72,7 @@ impl Value {
             Value::Null => "null".into(),
             Value::Bool(b) => b.to_string(),
             Value::Int(n) => n.to_string(),
-            Value::Float(x) => format!("the number {x}"),
+            Value::Float(x) => format!("the number {}", number(*x)),
             Value::String(s) if s.len() <= 40 => format!("the string {s:?}"),
             Value::String(_) => "a string".into(),
             Value::Array(_) => "an array".into(),

@@ -87,12 +87,8 @@ fn masks(cx: &Cx, layers: usize, rotates: &[bool]) -> Result<Vec<Mask>> {
 /// `moe_layers`, else every `interleave_moe_layer_step`-th layer, counted from one.
 fn moe_layers(cx: &Cx, layers: usize) -> Result<Vec<bool>> {
     let step = cx.dim_or("interleave_moe_layer_step", 1)?;
-    let listed = cx.wholes("moe_layers")?;
-    let routes = |l: u64| match &listed {
-        Some(list) => list.contains(&l),
-        None => (l + 1).is_multiple_of(step),
-    };
-    Ok((0..layers as u64).map(routes).collect())
+    let interleaved = || (1..=layers as u64).map(|l| l.is_multiple_of(step)).collect();
+    Ok(layers::numbered(cx, "moe_layers", layers)?.unwrap_or_else(interleaved))
 }
 
 /// Sigmoid of the chosen logits scales the expert's input.

@@ -130,9 +130,9 @@ fn mixed(cx: &Cx, core: &Core, attention: &Gqa, moe: Moe) -> Result<ModelSpec> {
 /// `mlp_only_layers` names it.
 fn sparse_layers(cx: &Cx, layers: usize) -> Result<Vec<bool>> {
     let step = cx.dim_or("decoder_sparse_step", 1)?;
-    let dense = cx.wholes("mlp_only_layers")?.unwrap_or_default();
-    let sparse = |l: u64| !dense.contains(&l) && (l + 1).is_multiple_of(step);
-    Ok((0..layers as u64).map(sparse).collect())
+    let dense = layers::numbered(cx, "mlp_only_layers", layers)?.unwrap_or(vec![false; layers]);
+    let sparse = |(l, dense): (usize, bool)| !dense && (l as u64 + 1).is_multiple_of(step);
+    Ok(dense.into_iter().enumerate().map(sparse).collect())
 }
 
 /// From layer `max_window_layers` on, layers slide, if `use_sliding_window`; `layer_types` wins.
