@@ -6,7 +6,7 @@ mod common;
 
 use common::{configs, models, read, shipped};
 use shardc_frontend::graph::{GraphOptions, OutputRows, WeightMap, build, weights};
-use shardc_frontend::spec::{Attention, DType, ModelSpec, Pattern, Scales};
+use shardc_frontend::spec::{Attention, DType, ModelSpec, Pattern};
 use shardc_ir::graph::{Func, Module};
 use shardc_ir::ops::Op;
 use shardc_ir::ops::control::Run;
@@ -55,12 +55,7 @@ fn weights_take_the_models_bytes() {
         let bind = module.bind(&[]);
         let held: u64 =
             params(main_of(&module), Kind::Weight).iter().map(|(_, ty)| ty.bytes(&bind)).sum();
-        let weights = spec.weights();
-        let calibrated = weights
-            .iter()
-            .filter(|w| matches!(w.storage.scales, Scales::Tensor { input: true, .. }));
-        let aside = 4 * calibrated.count() as u64;
-        assert_eq!(held + aside, spec.weight_bytes().unwrap(), "{name}");
+        assert_eq!(held, spec.weight_bytes().unwrap(), "{name}");
     }
 }
 

@@ -22,7 +22,9 @@ fn graphs_of_all_families_verify_and_hold_all_weights() {
         let main = &module.funcs[module.func("main").unwrap()];
         let bind = module.bind(&[]);
         let weights = main.params.iter().map(|&v| main.ty(v)).filter(|ty| ty.kind == Kind::Weight);
-        let held: u64 = weights.map(|ty| ty.elements(&bind)).sum();
+        let held: u64 = weights.clone().map(|ty| ty.elements(&bind)).sum();
+        let bytes: u64 = weights.map(|ty| ty.bytes(&bind)).sum();
+        assert_eq!(bytes, spec.weight_bytes().unwrap(), "{name}");
         let buffers = spec.weights().into_iter().filter(|w| !w.counted);
         let buffers: u64 = buffers.map(|w| w.elements().unwrap()).sum();
         assert_eq!(held, spec.parameters().unwrap() + buffers, "{name}");

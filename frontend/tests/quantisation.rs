@@ -5,6 +5,7 @@
 mod common;
 
 use common::shipped;
+use serde_json::json;
 use shardc_frontend::config::{self, Options, read_quantisation};
 use shardc_frontend::graph::{GraphOptions, build};
 use shardc_frontend::spec::{DType, ModelSpec, Scales, Storage};
@@ -35,13 +36,37 @@ const FP8: &str = r#"{"producer": {"name": "modelopt", "version": "0.15.1"}, "qu
 #[test]
 fn a_file_beside_the_configuration_names_the_formats() {
     let spec = beside(FP8);
-    let scaled = Scales::Tensor { scale: DType::F32, input: true };
-    let fp8 = Storage { dtype: DType::F8E4M3, scales: scaled };
+    let scales = Scales::Tensor { scale: DType::F32 };
+    let fp8 = Storage { dtype: DType::F8E4M3, scales, singles: 1 };
     assert_eq!(storage(&spec, "model.layers.7.mlp.up_proj.weight"), fp8);
     assert_eq!(storage(&spec, "lm_head.weight"), Storage::plain(DType::Bf16));
     assert_eq!(spec.quantisation.kv_cache, Some(DType::F8E4M3));
     // 68.5 G projection weights of one byte, 2.1 G of two, two scales of four bytes a projection.
     assert_eq!(spec.weight_bytes().unwrap(), 72_656_376_192);
+}
+
+#[test]
+fn zero_points_and_single_numbers_count() {
+    let qwen = |method: serde_json::Value| {
+        let path = "published/Qwen2.5-72B-Instruct-AWQ.json";
+        let text = common::edited(path, &[("quantization_config", method)]);
+        let spec = common::read(&text);
+        let up = spec.weights().into_iter().find(|w| w.tensor.ends_with("0.mlp.up_proj.weight"));
+        up.unwrap().bytes().unwrap()
+    };
+    let (rows, cols) = (29_696, 8192);
+    let groups = rows * cols / 128;
+    let awq = json!({"quant_method": "awq", "bits": 4, "group_size": 128});
+    assert_eq!(qwen(awq), rows * cols / 2 + 2 * groups + groups / 2);
+    let packed = |symmetric: bool, inputs: serde_json::Value| {
+        let weights = json!({"num_bits": 4, "type": "int", "strategy": "group",
+            "group_size": 128, "symmetric": symmetric});
+        json!({"quant_method": "compressed-tensors",
+            "config_groups": {"group_0": {"weights": weights, "input_activations": inputs}}})
+    };
+    assert_eq!(qwen(packed(false, json!(null))), rows * cols / 2 + 2 * groups + groups / 2);
+    assert_eq!(qwen(packed(true, json!(null))), rows * cols / 2 + 2 * groups);
+    assert_eq!(qwen(packed(true, json!({"dynamic": false}))), rows * cols / 2 + 2 * groups + 4);
 }
 
 #[test]

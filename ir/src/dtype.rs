@@ -95,6 +95,21 @@ pub struct BlockScale {
     pub split: u8,
     /// Format of a scale.
     pub scale: DType,
+    /// Format of a zero point beside each scale; `None` where values lie around zero.
+    pub zero: Option<DType>,
+    /// `f32` numbers that each matrix has besides: a static scale of its inputs, a second level of
+    /// scales (NVFP4).
+    pub singles: u8,
+}
+
+impl BlockScale {
+    /// Bytes of the scales, zero points and single numbers of one matrix of so many blocks;
+    /// saturating.
+    pub fn bytes(&self, blocks: u64) -> u64 {
+        let of = |dtype: DType| blocks.saturating_mul(dtype.bits()).div_ceil(8);
+        let zeros = self.zero.map_or(0, of);
+        of(self.scale).saturating_add(zeros).saturating_add(4 * u64::from(self.singles))
+    }
 }
 
 /// What one element of a tensor is.
@@ -120,12 +135,18 @@ impl From<DType> for Elem {
 }
 
 impl fmt::Display for Elem {
-    /// `bf16`, or `f8e4m3/128x128:f32@0:1` (block, scale format, batch and split).
+    /// `bf16`, or `f8e4m3/128x128:f32@0:1` (block, scale format, batch and split); before the `@`,
+    /// `:i4` is the format of zero points and `:1` counts single numbers.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.dtype)?;
         match self.blocks {
             Some(b) => {
-                write!(f, "/{}x{}:{}@{}:{}", b.rows, b.cols, b.scale, b.batch, b.split)
+                write!(f, "/{}x{}:{}", b.rows, b.cols, b.scale)?;
+                b.zero.map_or(Ok(()), |zero| write!(f, ":{zero}"))?;
+                if b.singles > 0 {
+                    write!(f, ":{}", b.singles)?;
+                }
+                write!(f, "@{}:{}", b.batch, b.split)
             }
             None => Ok(()),
         }

@@ -74,7 +74,7 @@ impl Type {
         data.saturating_add(self.scale_bytes(bind))
     }
 
-    /// Bytes of the scales of block-scaled storage under `bind`.
+    /// Bytes of the scales of block-scaled storage under `bind`, with what stands beside them.
     pub fn scale_bytes(&self, bind: &Bindings) -> u64 {
         let Some(b) = self.elem.blocks else { return 0 };
         let product = |dims: &[Dim]| dims.iter().fold(1u64, |n, d| n.saturating_mul(d.eval(bind)));
@@ -86,7 +86,6 @@ impl Type {
         };
         let rows = count(product(&self.dims[batch..split]), b.rows);
         let cols = count(product(&self.dims[split..]), b.cols);
-        let blocks = product(&self.dims[..batch]).saturating_mul(rows).saturating_mul(cols);
-        blocks.saturating_mul(b.scale.bits() / 8)
+        product(&self.dims[..batch]).saturating_mul(b.bytes(rows.saturating_mul(cols)))
     }
 }

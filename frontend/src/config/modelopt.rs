@@ -60,7 +60,7 @@ fn scheme(q: &Fields, algorithm: &str) -> Result<Scheme> {
     let fp8 = |scales| Scheme::whole("modelopt", DType::F8E4M3, scales, Some(DType::F8E4M3));
     let group = |default| extent(q, q.whole_or("group_size", default, 1, 1 << 20)?);
     match algorithm {
-        "FP8" => Ok(fp8(Scales::Tensor { scale: DType::F32, input: true })),
+        "FP8" => Ok(fp8(Scales::Tensor { scale: DType::F32 }).with_singles(1)),
         "FP8_PER_CHANNEL_PER_TOKEN" => Ok(fp8(Scales::Row { scale: DType::F32 })),
         "FP8_PB_REAL" | "FP8_PB_WO" => Ok(Scheme::fp8_block("modelopt", 128, 128)),
         "NVFP4" | "NVFP4_AWQ" => {

@@ -70,9 +70,10 @@ fn scheme(q: &Fields, method: &str) -> Result<Option<Scheme>> {
 /// Per block where `weight_block_size` is given, else per tensor.
 fn fp8(q: &Fields) -> Result<Scheme> {
     let Some(block) = q.wholes("weight_block_size")? else {
-        let input = q.text("activation_scheme")? == Some("static");
-        let scales = Scales::Tensor { scale: DType::F32, input };
-        return Ok(Scheme::whole("fp8", DType::F8E4M3, scales, Some(DType::F8E4M3)));
+        let fixed = q.text("activation_scheme")? == Some("static");
+        let scales = Scales::Tensor { scale: DType::F32 };
+        let scheme = Scheme::whole("fp8", DType::F8E4M3, scales, Some(DType::F8E4M3));
+        return Ok(scheme.with_singles(u8::from(fixed)));
     };
     let [rows, cols] = block[..] else {
         let message = format!("`weight_block_size` has {} numbers instead of 2", block.len());
@@ -112,10 +113,12 @@ fn integer(q: &Fields, method: &str) -> Result<Scheme> {
     Ok(Scheme::whole(method, dtype, scales, None))
 }
 
-/// 4-bit floats with one FP8 scale per `group` inputs.
+/// 4-bit floats with one FP8 scale per `group` inputs, those scaled in turn by one number; another
+/// scales activations where they are converted.
 pub(super) fn nvfp4(method: &str, activations: Option<DType>, group: u32) -> Scheme {
     let scales = Scales::Block { rows: 1, cols: group, scale: DType::F8E4M3, zero: None };
-    Scheme::whole(method, DType::F4E2M1, scales, activations)
+    let singles = 1 + u8::from(activations.is_some());
+    Scheme::whole(method, DType::F4E2M1, scales, activations).with_singles(singles)
 }
 
 /// The weights of the one group that `compressed-tensors` describes.
@@ -128,8 +131,6 @@ fn compressed(q: &Fields) -> Result<Scheme> {
     let w = group.object("weights")?.ok_or_else(|| group.missing("weights"))?;
     let bits = w.whole_or("num_bits", 8, 1, 16)?;
     let kind = w.text("type")?.unwrap_or("int");
-    let strategy = w.text("strategy")?.unwrap_or("tensor");
-    let dynamic = group.has("input_activations");
     let dtype = match (kind, bits) {
         ("float", 8) => DType::F8E4M3,
         ("float", 4) => DType::F4E2M1,
@@ -137,28 +138,40 @@ fn compressed(q: &Fields) -> Result<Scheme> {
         ("int", 4) => DType::I4,
         _ => return Err(refuse(q, &format!("compressed-tensors with {bits}-bit {kind}"))),
     };
+    let inputs = group.object("input_activations")?;
+    let activations = inputs.is_some().then_some(dtype);
     if dtype == DType::F4E2M1 {
-        return Ok(nvfp4("compressed-tensors", dynamic.then_some(dtype), 16));
+        return Ok(nvfp4("compressed-tensors", activations, 16));
     }
-    let scales = match strategy {
-        "tensor" => Scales::Tensor { scale: DType::F32, input: false },
-        "channel" => Scales::Row { scale: DType::Bf16 },
-        "group" => Scales::Block {
-            rows: 1,
-            cols: extent(q, w.whole_or("group_size", 128, 1, 1 << 20)?)?,
-            scale: DType::Bf16,
-            zero: None,
-        },
+    let scales = compressed_scales(q, &w, dtype)?;
+    let fixed = match inputs {
+        Some(inputs) => !inputs.flag_or("dynamic", false)?,
+        None => false,
+    };
+    let scheme = Scheme::whole("compressed-tensors", dtype, scales, activations);
+    Ok(scheme.with_singles(u8::from(fixed)))
+}
+
+/// The scales of `compressed-tensors`' weights `w`.
+fn compressed_scales(q: &Fields, w: &Fields, dtype: DType) -> Result<Scales> {
+    let zero = (!w.flag_or("symmetric", true)?).then_some(dtype);
+    match w.text("strategy")?.unwrap_or("tensor") {
+        "tensor" => Ok(Scales::Tensor { scale: DType::F32 }),
+        "channel" => Ok(Scales::Row { scale: DType::Bf16 }),
+        "group" => {
+            let cols = extent(q, w.whole_or("group_size", 128, 1, 1 << 20)?)?;
+            Ok(Scales::Block { rows: 1, cols, scale: DType::Bf16, zero })
+        }
         "block" => {
             let block = w.wholes("block_structure")?.unwrap_or(vec![128, 128]);
             let [rows, cols] = block[..] else {
                 return Err(refuse(q, "a block structure without two extents"));
             };
-            return Ok(Scheme::fp8_block("compressed-tensors", extent(q, rows)?, extent(q, cols)?));
+            let (rows, cols) = (extent(q, rows)?, extent(q, cols)?);
+            Ok(Scales::Block { rows, cols, scale: DType::F32, zero: None })
         }
-        other => return Err(refuse(q, &format!("the strategy {other:?}"))),
-    };
-    Ok(Scheme::whole("compressed-tensors", dtype, scales, dynamic.then_some(dtype)))
+        other => Err(refuse(q, &format!("the strategy {other:?}"))),
+    }
 }
 
 pub(super) fn refuse(q: &Fields, what: &str) -> Box<Diagnostic> {

@@ -110,7 +110,7 @@ pub fn converted<'a>(spec: &'a ModelSpec, options: &GraphOptions) -> Result<Cow<
             ..spec.clone()
         })),
         Some(dtype) if eight_bits(dtype) => {
-            let scales = Scales::Tensor { scale: DType::F32, input: false };
+            let scales = Scales::Tensor { scale: DType::F32 };
             let scheme = Scheme::whole("fp8", dtype, scales, Some(dtype));
             let quantisation = Quantisation { scheme: Some(scheme), ..Quantisation::default() };
             Ok(Cow::Owned(ModelSpec { quantisation, ..spec.clone() }))

@@ -127,10 +127,16 @@ impl Scheme {
     pub fn whole(method: &str, dtype: DType, scales: Scales, activations: Option<DType>) -> Self {
         Scheme {
             method: method.to_string(),
-            storage: Storage { dtype, scales },
+            storage: Storage { dtype, scales, singles: 0 },
             experts_only: false,
             activations,
         }
+    }
+
+    /// The same with so many `f32` numbers more in each matrix.
+    pub fn with_singles(mut self, singles: u8) -> Self {
+        self.storage.singles = singles;
+        self
     }
 
     /// MXFP4 experts: 4-bit elements, one power-of-two scale per 32 inputs (OCP MX 1.0).

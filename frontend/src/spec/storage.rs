@@ -9,6 +9,9 @@ pub struct Storage {
     pub dtype: DType,
     /// Scales stored beside the elements.
     pub scales: Scales,
+    /// `f32` numbers that each matrix has besides: a static scale of its inputs, a second level of
+    /// scales (NVFP4).
+    pub singles: u8,
 }
 
 /// The scales of a quantised matrix of `rows` outputs and `cols` inputs.
@@ -20,8 +23,6 @@ pub enum Scales {
     Tensor {
         /// Format of the scale.
         scale: DType,
-        /// Whether an input scale of the same format is stored too.
-        input: bool,
     },
     /// One per output row.
     Row {
@@ -44,7 +45,7 @@ pub enum Scales {
 impl Storage {
     /// Unscaled elements.
     pub const fn plain(dtype: DType) -> Self {
-        Storage { dtype, scales: Scales::None }
+        Storage { dtype, scales: Scales::None, singles: 0 }
     }
 
     /// Bytes of one `rows × cols` matrix with its scales; `None` beyond 64 bits.
@@ -53,11 +54,11 @@ impl Storage {
         data.checked_add(self.scale_bytes(rows, cols)?)
     }
 
-    /// Bytes of the scales (and zero points) of one `rows × cols` matrix.
+    /// Bytes of the scales, zero points and single numbers of one `rows × cols` matrix.
     pub fn scale_bytes(&self, rows: u64, cols: u64) -> Option<u64> {
-        match self.scales {
+        let scales = match self.scales {
             Scales::None => Some(0),
-            Scales::Tensor { scale, input } => bytes(1 + u64::from(input), scale),
+            Scales::Tensor { scale } => bytes(1, scale),
             Scales::Row { scale } => bytes(rows, scale),
             Scales::Block { rows: r, cols: c, scale, zero } => {
                 let blocks = rows
@@ -66,7 +67,8 @@ impl Storage {
                 let zeros = zero.map_or(Some(0), |z| bytes(blocks, z))?;
                 bytes(blocks, scale)?.checked_add(zeros)
             }
-        }
+        };
+        scales?.checked_add(4 * u64::from(self.singles))
     }
 }
 

@@ -352,7 +352,8 @@ impl Operator for Quantise {
         let cols = u32::try_from(self.block).ok().filter(|&b| b > 0 && rank > 0);
         let cols = cols.ok_or_else(|| format!("`block` is {}", self.block))?;
         let split = u8::try_from(rank - 1).map_err(|_| "the rank is too large")?;
-        let blocks = BlockScale { rows: 1, cols, batch: 0, split, scale: DType::F32 };
+        let scale = DType::F32;
+        let blocks = BlockScale { rows: 1, cols, batch: 0, split, scale, zero: None, singles: 0 };
         Inferred::one(Type { elem: Elem { dtype: self.to, blocks: Some(blocks) }, ..x[0].clone() })
     }
 

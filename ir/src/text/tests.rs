@@ -28,13 +28,16 @@ fn arb_dtype() -> impl Strategy<Value = DType> {
 }
 
 fn arb_elem() -> impl Strategy<Value = Elem> {
-    let blocks = (any::<u32>(), 0u32..200, any::<u8>(), 0u8..4, arb_dtype());
-    let blocks = blocks.prop_map(|(rows, cols, batch, split, scale)| BlockScale {
+    let zero = proptest::option::weighted(0.3, arb_dtype());
+    let blocks = (any::<u32>(), 0u32..200, any::<u8>(), 0u8..4, arb_dtype(), zero, 0u8..3);
+    let blocks = blocks.prop_map(|(rows, cols, batch, split, scale, zero, singles)| BlockScale {
         rows,
         cols,
         batch,
         split,
         scale,
+        zero,
+        singles,
     });
     (arb_dtype(), proptest::option::weighted(0.2, blocks))
         .prop_map(|(dtype, blocks)| Elem { dtype, blocks })

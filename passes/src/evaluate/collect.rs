@@ -232,7 +232,8 @@ fn product(func: &Func, data: &InstData) -> Option<Work> {
 fn operands(x: Elem, w: Elem) -> Operands {
     let bits = w.dtype.bits() as f64;
     let scales = w.blocks.map_or(0.0, |b| {
-        b.scale.bits() as f64 / (f64::from(b.rows.max(1)) * f64::from(b.cols.max(1)))
+        let bits = b.scale.bits() + b.zero.map_or(0, |zero| zero.bits());
+        bits as f64 / (f64::from(b.rows.max(1)) * f64::from(b.cols.max(1)))
     });
     match (w.dtype, w.blocks) {
         (DType::F8E4M3 | DType::F8E5M2, Some(b)) if b.rows > 1 && b.rows == b.cols => {

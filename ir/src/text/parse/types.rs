@@ -123,7 +123,7 @@ impl Parser<'_> {
         Err(self.cur.error(codes::UNKNOWN_SYMBOL, span, message, &help))
     }
 
-    /// `bf16`, `f8e4m3/128x128:f32@0:1`.
+    /// `bf16`, `f8e4m3/128x128:f32@0:1`, `i4/128x1:f16:i4@0:1`, `f4e2m1/16x1:f8e4m3:2@0:1`.
     fn elem(&mut self) -> Read<Elem> {
         let (word, span) = self.cur.word("an extent or an element type")?;
         let Some((name, block)) = word.split_once('/') else {
@@ -139,13 +139,34 @@ impl Parser<'_> {
         self.cur.expect(Token::Colon, "`:` and the format of the scales")?;
         let (word, span) = self.cur.word("the format of the scales")?;
         let scale = self.dtype(word, span)?;
+        let (zero, singles) = self.beside_scales()?;
         let (batch, span) =
             self.cur.name(Token::Name, "`@` and the number of leading dimensions")?;
         let batch = self.cur.number_in(span, &batch)?;
         self.cur.expect(Token::Colon, "`:` and the first dimension of the columns")?;
         let span = self.cur.expect(Token::Int, "the first dimension of the columns")?;
         let split = self.cur.number_in(span, self.cur.text(span))?;
-        Ok(Elem { dtype, blocks: Some(BlockScale { rows, cols, batch, split, scale }) })
+        let blocks = BlockScale { rows, cols, batch, split, scale, zero, singles };
+        Ok(Elem { dtype, blocks: Some(blocks) })
+    }
+
+    /// The format of zero points and the count of single numbers, each after a `:`.
+    fn beside_scales(&mut self) -> Read<(Option<DType>, u8)> {
+        let (mut zero, mut more) = (None, self.cur.eat(Token::Colon));
+        if more && self.cur.peek() != Token::Int {
+            let (word, span) = self.cur.word("the format of zero points, or a count")?;
+            zero = Some(self.dtype(word, span)?);
+            more = self.cur.eat(Token::Colon);
+        }
+        let singles = match more {
+            true => {
+                let span =
+                    self.cur.expect(Token::Int, "how many numbers each matrix has besides")?;
+                self.cur.number_in(span, self.cur.text(span))?
+            }
+            false => 0,
+        };
+        Ok((zero, singles))
     }
 
     fn dtype(&mut self, name: &str, span: Span) -> Read<DType> {
