@@ -2,6 +2,7 @@
 //! see the whole context beside layers with a window.
 
 use super::deepseek;
+use super::gpt2;
 use super::prelude::*;
 use crate::config::core::SizeKeys;
 use crate::json::Value;
@@ -10,20 +11,16 @@ const POST: Names = Names::llama_with(&[&[own(Part::AttnOut, "post_attention_lay
 
 /// EXAONE 3's tensor names.
 const EXAONE3: Names = Names {
-    layer: "transformer.h.{l}.",
-    rows: &[&[
-        own(Part::Embedding, "transformer.wte.*"),
-        own(Part::FinalNorm, "transformer.ln_f.*"),
-        own(Part::AttnIn, "ln_1.*"),
-        own(Part::FfnIn, "ln_2.*"),
-        own(Part::Query, "attn.attention.q_proj.*"),
-        own(Part::Key, "attn.attention.k_proj.*"),
-        own(Part::Value, "attn.attention.v_proj.*"),
-        own(Part::Output, "attn.attention.out_proj.*"),
-        own(Part::Gate, "mlp.c_fc_0.*"),
-        own(Part::Up, "mlp.c_fc_1.*"),
-        own(Part::Down, "mlp.c_proj.*"),
-    ]],
+    layer: gpt2::LAYER,
+    rows: &[
+        gpt2::BODY,
+        gpt2::INNER,
+        &[
+            own(Part::Gate, "mlp.c_fc_0.*"),
+            own(Part::Up, "mlp.c_fc_1.*"),
+            own(Part::Down, "mlp.c_proj.*"),
+        ],
+    ],
 };
 
 /// EXAONE 3 and 3.5: Llama under names of its own, or, as `transformers` 5 writes it, by Llama's.

@@ -6,16 +6,29 @@ use crate::config::MAX_LAYERS;
 use crate::config::core::SizeKeys;
 use crate::json::Value;
 
-const ROWS: &[NameRow] = &[
+/// Embedding and norms of models that follow GPT-2's names.
+pub(super) const BODY: &[NameRow] = &[
     own(Part::Embedding, "transformer.wte.*"),
-    own(Part::Positions, "transformer.wpe.*"),
     own(Part::FinalNorm, "transformer.ln_f.*"),
     own(Part::AttnIn, "ln_1.*"),
     own(Part::FfnIn, "ln_2.*"),
+];
+/// One tensor for q, k and v.
+pub(super) const FUSED: &[NameRow] = &[
     share(Part::Query, "attn.c_attn.*", Fusion::Concat),
     share(Part::Key, "attn.c_attn.*", Fusion::Concat),
     share(Part::Value, "attn.c_attn.*", Fusion::Concat),
     own(Part::Output, "attn.c_proj.*"),
+];
+/// Tensors of their own for q, k and v, one level further in.
+pub(super) const INNER: &[NameRow] = &[
+    own(Part::Query, "attn.attention.q_proj.*"),
+    own(Part::Key, "attn.attention.k_proj.*"),
+    own(Part::Value, "attn.attention.v_proj.*"),
+    own(Part::Output, "attn.attention.out_proj.*"),
+];
+const PLAIN: &[NameRow] = &[
+    own(Part::Positions, "transformer.wpe.*"),
     own(Part::Up, "mlp.c_fc.*"),
     own(Part::Down, "mlp.c_proj.*"),
 ];
@@ -28,7 +41,8 @@ const TRANSPOSED: &[NameRow] = &[
     own(Part::Up, "mlp.c_fc.*").transposed(),
     own(Part::Down, "mlp.c_proj.*").transposed(),
 ];
-const LAYER: &str = "transformer.h.{l}.";
+/// Prefix of a layer.
+pub(super) const LAYER: &str = "transformer.h.{l}.";
 
 const STYLE: Style = Style {
     tied: true,
@@ -36,7 +50,7 @@ const STYLE: Style = Style {
     eps: 1e-5,
     act: ("activation_function", "gelu_new"),
     keys: SizeKeys::GPT,
-    names: Names { layer: LAYER, rows: &[ROWS, TRANSPOSED] },
+    names: Names { layer: LAYER, rows: &[BODY, FUSED, PLAIN, TRANSPOSED] },
     ..Style::LLAMA
 };
 
@@ -56,12 +70,12 @@ pub(in crate::config) fn gpt2(cx: &Cx) -> Result<ModelSpec> {
 
 /// GPT BigCode: one KV head where `multi_query` is set.
 pub(in crate::config) fn bigcode(cx: &Cx) -> Result<ModelSpec> {
-    let names = Names { layer: LAYER, rows: &[ROWS] };
+    let names = Names { layer: LAYER, rows: &[BODY, FUSED, PLAIN] };
     let act = ("activation_function", "gelu_pytorch_tanh");
     let single = cx.flag_or("multi_query", true)?;
     let names = match single {
         true => names,
-        false => Names { layer: LAYER, rows: &[ROWS, PER_HEAD] },
+        false => Names { layer: LAYER, rows: &[BODY, FUSED, PLAIN, PER_HEAD] },
     };
     let core = Core::read(cx, Style { act, names, ..STYLE })?;
     model(cx, &core, if single { 1 } else { core.heads })
@@ -96,7 +110,7 @@ pub(in crate::config) fn gptj(cx: &Cx) -> Result<ModelSpec> {
     const NAMES: Names = Names {
         layer: LAYER,
         rows: &[
-            ROWS,
+            BODY,
             &[
                 own(Part::Query, "attn.q_proj.*"),
                 own(Part::Key, "attn.k_proj.*"),
@@ -121,18 +135,7 @@ pub(in crate::config) fn gptj(cx: &Cx) -> Result<ModelSpec> {
 
 /// GPT-Neo: unscaled scores, layers with a window as `attention_types` says.
 pub(in crate::config) fn gpt_neo(cx: &Cx) -> Result<ModelSpec> {
-    const NAMES: Names = Names {
-        layer: LAYER,
-        rows: &[
-            ROWS,
-            &[
-                own(Part::Query, "attn.attention.q_proj.*"),
-                own(Part::Key, "attn.attention.k_proj.*"),
-                own(Part::Value, "attn.attention.v_proj.*"),
-                own(Part::Output, "attn.attention.out_proj.*"),
-            ],
-        ],
-    };
+    const NAMES: Names = Names { layer: LAYER, rows: &[BODY, INNER, PLAIN] };
     let keys = SizeKeys {
         layers: &["num_layers", "num_hidden_layers"],
         heads: &["num_heads", "num_attention_heads"],

@@ -1,11 +1,13 @@
 //! Qwen 1 to 3, dense and mixture of experts.
 
+use super::gpt2;
 use super::prelude::*;
 
 /// Qwen 1.5, 2 and 2.5: biases on q, k and v that no key announces.
 pub(in crate::config) fn qwen2(cx: &Cx) -> Result<ModelSpec> {
     let core = Core::read(cx, Style::GROUPED)?;
     let attention = Gqa { bias: Biases::qkv(true), ..attention(cx, &core)? };
+    cx.acknowledge(&["attention_bias"]);
     let masks = masks(cx, core.layers)?;
     let mlp = core.mlp(cx)?;
     core.model(cx, |l| Ok(layer(&core, &attention, masks[l], mlp)))
@@ -16,16 +18,14 @@ pub(in crate::config) fn qwen2_moe(cx: &Cx) -> Result<ModelSpec> {
     let core = Core::read(cx, Style { names: SHARED, ..Style::GROUPED })?;
     let bias = Biases::qkv(cx.flag_or("qkv_bias", true)?);
     let attention = Gqa { bias, ..attention(cx, &core)? };
-    let (experts, top_k) = moe::sizes(cx)?;
-    let shared = core.mlp_of(cx, cx.dim("shared_expert_intermediate_size")?)?;
-    let moe = Moe {
-        experts,
-        top_k,
-        expert: core.mlp_of(cx, cx.dim("moe_intermediate_size")?)?,
-        router: Router::new(Scoring::Softmax, cx.flag_or("norm_topk_prob", false)?),
-        shared: Some(Shared { mlp: shared, gate: true }),
-    };
+    let moe = gated_experts(cx, &core)?;
     mixed(cx, &core, &attention, moe)
+}
+
+/// Small experts beside a shared one with a learned gate.
+pub(super) fn gated_experts(cx: &Cx, core: &Core) -> Result<Moe> {
+    let shared = core.mlp_of(cx, cx.dim("shared_expert_intermediate_size")?)?;
+    Ok(Moe { shared: Some(Shared { mlp: shared, gate: true }), ..small_experts(cx, core)? })
 }
 
 /// Qwen 2 MoE's one shared expert.
@@ -37,20 +37,12 @@ const SHARED: Names = Names::llama_with(&[&[
 
 /// Qwen 1's tensor names.
 const QWEN1: Names = Names {
-    layer: "transformer.h.{l}.",
-    rows: &[&[
-        own(Part::Embedding, "transformer.wte.*"),
-        own(Part::FinalNorm, "transformer.ln_f.*"),
-        own(Part::AttnIn, "ln_1.*"),
-        own(Part::FfnIn, "ln_2.*"),
-        share(Part::Query, "attn.c_attn.*", Fusion::Concat),
-        share(Part::Key, "attn.c_attn.*", Fusion::Concat),
-        share(Part::Value, "attn.c_attn.*", Fusion::Concat),
-        own(Part::Output, "attn.c_proj.*"),
-        own(Part::Gate, "mlp.w2.*"),
-        own(Part::Up, "mlp.w1.*"),
-        own(Part::Down, "mlp.c_proj.*"),
-    ]],
+    layer: gpt2::LAYER,
+    rows: &[
+        gpt2::BODY,
+        gpt2::FUSED,
+        &[own(Part::Gate, "mlp.w2.*"), own(Part::Up, "mlp.w1.*"), own(Part::Down, "mlp.c_proj.*")],
+    ],
 };
 
 /// Qwen 1: `intermediate_size` counts gate and up together.
@@ -128,7 +120,7 @@ fn mixed(cx: &Cx, core: &Core, attention: &Gqa, moe: Moe) -> Result<ModelSpec> {
 
 /// Layer `l` routes where `l + 1` is a multiple of `decoder_sparse_step`, unless
 /// `mlp_only_layers` names it.
-fn sparse_layers(cx: &Cx, layers: usize) -> Result<Vec<bool>> {
+pub(super) fn sparse_layers(cx: &Cx, layers: usize) -> Result<Vec<bool>> {
     let step = cx.dim_or("decoder_sparse_step", 1)?;
     let dense = layers::numbered(cx, "mlp_only_layers", layers)?.unwrap_or(vec![false; layers]);
     let sparse = |(l, dense): (usize, bool)| !dense && (l as u64 + 1).is_multiple_of(step);
@@ -147,7 +139,8 @@ fn attention(cx: &Cx, core: &Core) -> Result<Gqa> {
     Ok(core.gqa(Some(rope::read(cx, core.head_dim, rope::Defaults::LLAMA)?)))
 }
 
-fn normed_attention(cx: &Cx, core: &Core) -> Result<Gqa> {
+pub(super) fn normed_attention(cx: &Cx, core: &Core) -> Result<Gqa> {
+    cx.acknowledge(&["use_qk_norm"]);
     Ok(Gqa {
         bias: Biases::all(cx.flag_or("attention_bias", false)?),
         qk_norm: Some(QkNorm::per_head(core.rms())),
