@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::shipped;
+use common::{edited, shipped};
 use shardc_frontend::config::{self, Options};
 use shardc_ir::diag::Diagnostic;
 use std::time::{Duration, Instant};
@@ -23,6 +23,11 @@ fn line(text: &str, error: &Diagnostic) -> String {
         .map_or("nowhere", |label| &text[label.span.start as usize..label.span.end as usize]);
     let help = error.help.as_deref().unwrap_or("");
     format!("{} {} | {place} | {help}", error.code, error.message)
+}
+
+/// A configuration of `tests/data`.
+fn data(name: &str) -> String {
+    edited(name, &[])
 }
 
 /// The error of Llama 3.1 8B with `from` replaced by `to`.
@@ -173,19 +178,53 @@ fn models_that_are_not_supported() {
     let next = r#"{"architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next",
         "layer_types": ["full_attention", "linear_attention"], "time_step_limit": [0, Infinity]}"#;
     assert!(error(next).starts_with(
-        "F202 layer 1 of Qwen3NextForCausalLM is a gated delta rule (linear attention) block | \
-         \"layer_types\""
+        "F202 1 of the 2 layers of Qwen3NextForCausalLM hold a gated delta rule (linear attention) \
+         block | \"layer_types\""
     ));
+    let every = r#"{"architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next",
+        "num_hidden_layers": 48, "full_attention_interval": 4}"#;
+    let found = config::read(every, &Options::default()).unwrap_err();
+    assert!(found.message.starts_with("36 of the 48 layers of Qwen3NextForCausalLM hold a gated"));
+    assert_eq!(
+        found.notes[0],
+        "`full_attention_interval` says so of layers 0 to 2, 4 to 6, 8 to 10, 12 to 14, 16 to 18, \
+         20 to 22, 24 to 26, 28 to 30, 32 to 34, 36 to 38, 40 to 42, 44 to 46"
+    );
     let nemotron = r#"{"model_type": "nemotron_h", "hybrid_override_pattern": "*-M-"}"#;
-    assert!(error(nemotron).starts_with("F202 layer 2 of nemotron_h is a Mamba-2 state-space"));
+    assert!(error(nemotron).starts_with("F202 1 of the 4 layers of nemotron_h hold a Mamba-2"));
+    let kimi = r#"{"model_type": "kimi_linear", "num_hidden_layers": 4,
+        "linear_attn_config": {"kda_layers": [1, 2, 3], "full_attn_layers": [4]}}"#;
+    assert!(error(kimi).starts_with("F202 3 of the 4 layers of kimi_linear hold a Kimi delta"));
+    let falcon = r#"{"model_type": "falcon_h1", "num_hidden_layers": 44}"#;
+    assert!(error(falcon).starts_with("F202 every layer of falcon_h1 holds a Mamba-2 state-space"));
     let granite = r#"{"model_type": "granitemoehybrid", "hidden_size": 64, "vocab_size": 10,
         "num_hidden_layers": 2, "num_attention_heads": 4, "layer_types": ["attention", "mamba"]}"#;
-    assert!(error(granite).starts_with("F202 layer 1 is a `mamba` block"), "{}", error(granite));
+    assert!(
+        error(granite).starts_with("F202 1 of the 2 layers of granitemoehybrid hold a Mamba-2")
+    );
+    let unheard = granite.replace("mamba", "telepathy");
+    assert!(error(&unheard).starts_with("F202 layer 1 is a `telepathy` block"));
     let bits = "\"quantization_config\": {\"quant_method\": \"bitsandbytes\"}, \"vocab_size\"";
     assert!(llama("\"vocab_size\"", bits).starts_with(
         "F203 the quantisation method \"bitsandbytes\" is not supported | \"quant_method\": \
          \"bitsandbytes\""
     ));
+}
+
+/// The counts are those of `transformers` 5.24.0 on the meta device.
+#[test]
+fn models_with_recurrent_layers_are_weighed() {
+    let weighed = |name: &str| {
+        let error = config::read(&data(name), &Options::default()).unwrap_err();
+        error.notes.last().unwrap().clone()
+    };
+    let next = weighed("refused/Qwen3-Next-80B-A3B.json");
+    assert!(next.starts_with("it has 79674391296 parameters, of which a token meets 3874929408"));
+    assert!(next.contains("a token takes 24576 bytes of KV cache in bf16"), "{next}");
+    let nano = weighed("refused/Nemotron-3-Nano-30B-A3B.json");
+    assert!(nano.starts_with("it has 31577937344 parameters, of which a token meets 3580073408"));
+    let latent = weighed("refused/Nemotron-3-Super-120B-A12B.json");
+    assert!(latent.starts_with("it has 120668687360 parameters"), "{latent}");
 }
 
 #[test]

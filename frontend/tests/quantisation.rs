@@ -70,6 +70,15 @@ fn zero_points_and_single_numbers_count() {
 }
 
 #[test]
+fn modelopt_may_leave_its_name_out() {
+    let scheme = json!({"quant_algo": "FP8", "kv_cache_scheme": "FP8", "ignore": ["lm_head"]});
+    let edit = [("quantization_config", scheme)];
+    let spec = common::read(&common::edited("families/qwen3-0.6b.v4.json", &edit));
+    assert_eq!(spec.quantisation.scheme.unwrap().method, "modelopt");
+    assert_eq!(spec.quantisation.kv_cache, Some(DType::F8E4M3));
+}
+
+#[test]
 fn a_name_that_promises_formats_is_noted_where_no_file_keeps_the_promise() {
     let text = shipped("nvidia__Llama-3.1-70B-Instruct-FP8.json");
     let notes = |name: &str, quantisation| {

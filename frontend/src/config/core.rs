@@ -162,6 +162,15 @@ impl Core {
         cx: &Cx,
         layer: impl Fn(usize) -> Result<LayerSpec>,
     ) -> Result<ModelSpec> {
+        Ok(ModelSpec { quantisation: quant::read(cx)?, ..self.unquantised(cx, layer)? })
+    }
+
+    /// The same, whatever the configuration says of the storage of weights.
+    pub(crate) fn unquantised(
+        &self,
+        cx: &Cx,
+        layer: impl Fn(usize) -> Result<LayerSpec>,
+    ) -> Result<ModelSpec> {
         let names = self.style.names;
         let layers = (0..self.layers).map(layer).collect::<Result<Vec<_>>>()?;
         Ok(ModelSpec {
@@ -176,16 +185,20 @@ impl Core {
             layers,
             final_norm: Some(self.rms()),
             head: Head { tied: tied(cx, self.style.tied)?, ..Head::default() },
-            quantisation: quant::read(cx)?,
+            quantisation: Quantisation::default(),
             names,
         })
     }
 }
 
-/// Layers, capped so that nobody allocates by a typing error.
+/// Layers, capped so that nobody allocates by a typing error; as many as `layers_block_type` has
+/// words where no key counts them.
 pub(crate) fn layer_count(cx: &Fields, key: Spellings) -> Result<usize> {
-    match cx.opt_whole(key, 1, MAX_LAYERS)? {
-        Some(n) => Ok(n as usize),
+    if let Some(n) = cx.opt_whole(key, 1, MAX_LAYERS)? {
+        return Ok(n as usize);
+    }
+    match cx.array("layers_block_type")?.filter(|list| !list.is_empty()) {
+        Some(list) => Ok(list.len().min(MAX_LAYERS as usize)),
         None => Ok(cx.dim(key)?.min(MAX_LAYERS) as usize),
     }
 }

@@ -124,6 +124,13 @@ impl<'a> Fields<'a> {
         self.find(keys).is_some()
     }
 
+    /// Counts keys as read whose word the model keeps anyway.
+    pub(crate) fn acknowledge(&self, keys: &[&'static str]) {
+        for key in keys {
+            self.find(*key);
+        }
+    }
+
     /// The value of a key that no reader asked for.
     pub(crate) fn unasked(&self, key: &str) -> Option<&'a Value> {
         let member = self.object.get(key)?;

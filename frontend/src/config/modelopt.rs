@@ -4,7 +4,7 @@
 use super::fields::Fields;
 use super::log::Log;
 use super::quant::{extent, refuse};
-use crate::json;
+use crate::json::{self, Value};
 use crate::spec::{DType, Pattern, Quantisation, Scales, Scheme};
 use shardc_ir::diag::Result;
 
@@ -78,15 +78,20 @@ fn scheme(q: &Fields, algorithm: &str) -> Result<Scheme> {
 
 /// The format of the KV cache, where one is named.
 pub(super) fn kv_cache(q: &Fields) -> Result<Option<DType>> {
-    match q.text("kv_cache_quant_algo")? {
-        Some("FP8") => return Ok(Some(DType::F8E4M3)),
-        Some(other) => {
+    let scheme = "kv_cache_scheme";
+    let named = match q.find(scheme).map(|(_, member)| &member.node.value) {
+        Some(Value::String(word)) => Some((scheme, word.as_str())),
+        _ => q.text("kv_cache_quant_algo")?.map(|word| ("kv_cache_quant_algo", word)),
+    };
+    match named {
+        Some((_, "FP8")) => return Ok(Some(DType::F8E4M3)),
+        Some((key, other)) => {
             let message = format!("a KV cache in {other} is not supported");
-            return Err(q.unsupported("kv_cache_quant_algo", message, "supported: FP8"));
+            return Err(q.unsupported(key, message, "supported: FP8"));
         }
         None => {}
     }
-    let Some(scheme) = q.object("kv_cache_scheme")? else { return Ok(None) };
+    let Some(scheme) = q.object(scheme)? else { return Ok(None) };
     match (scheme.text("type")?.unwrap_or("float"), scheme.whole_or("num_bits", 8, 1, 16)?) {
         ("float", 8) => Ok(Some(DType::F8E4M3)),
         (kind, bits) => {

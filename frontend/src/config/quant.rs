@@ -19,7 +19,11 @@ pub(crate) fn read(cx: &Cx) -> Result<Quantisation> {
         None => cx.top.object(key)?,
     };
     let Some(config) = config else { return Ok(Quantisation::default()) };
-    let method = config.text("quant_method")?.ok_or_else(|| config.missing("quant_method"))?;
+    let method = match config.text("quant_method")? {
+        Some(method) => method,
+        None if config.has("quant_algo") => "modelopt",
+        None => return Err(config.missing("quant_method")),
+    };
     if method == "modelopt" {
         let inner = config.object("quantization")?;
         return modelopt::read(inner.as_ref().unwrap_or(&config));
@@ -46,8 +50,7 @@ pub(super) fn warn_of_name(cx: &Cx, spec: &ModelSpec) {
     let found = cx.name.split(|c: char| !c.is_ascii_alphanumeric()).find(word);
     let (Some(word), None) = (found, &spec.quantisation.scheme) else { return };
     let message = format!(
-        "the name says {word}, but no file says how weights are stored, so they are taken to be \
-         in {}; hf_quant_config.json may be missing beside config.json",
+        "the name says {word}, no file how weights are stored: {} (hf_quant_config.json missing?)",
         spec.dtype
     );
     cx.warn(codes::UNDESCRIBED, ["dtype", "torch_dtype"], message);

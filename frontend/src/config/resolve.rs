@@ -23,7 +23,14 @@ pub(super) fn resolve<'a>(top: &Fields<'a>, options: &Options) -> Result<Cx<'a>>
     let family = match &options.assume {
         Some(name) => assumed(name)?,
         None => {
-            refused::check(&fields, &architecture)?;
+            let unread = Cx {
+                fields: fields.clone(),
+                top: top.clone(),
+                family: &FAMILIES[0],
+                architecture: architecture.clone(),
+                name: String::new(),
+            };
+            refused::check(&unread)?;
             find(top, &fields, model_type, &named)?
         }
     };

@@ -112,6 +112,7 @@ fn parameters<'a>(cx: &Cx<'a>, layer_type: &'static str) -> Result<Option<Fields
 /// How many elements of a head rotate.
 fn rotated(cx: &Cx, inner: Option<&Fields>, head_dim: u64, default: f64) -> Result<u64> {
     if let Some(dim) = cx.opt_dim("rotary_dim")? {
+        cx.acknowledge(&PARTIAL);
         return even(cx, dim, head_dim, dim as f64 / head_dim as f64);
     }
     let within = inner.map(|p| p.positive("partial_rotary_factor")).transpose()?.flatten();

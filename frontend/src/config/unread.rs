@@ -70,7 +70,7 @@ pub(super) fn warn(cx: &Cx) {
             continue;
         }
         let message = format!(
-            "`{}` is not read: {} models are taken to have no such part",
+            "`{}` is not read: {} models have no such part",
             fields.full(key),
             cx.family.name
         );

@@ -92,6 +92,7 @@ fn sliding(cx: &Cx, core: &Core) -> Result<Gqa> {
 fn window(cx: &Cx) -> Result<u64> {
     let most = crate::config::MAX_POSITIONS;
     let own = cx.opt_whole("sliding_window", 1, most)?;
+    cx.acknowledge(&["attention_chunk_size"]);
     let before = cx.opt_whole("sliding_window_size", 1, most)?;
     Ok(before.map(|n| n + 1).or(own).unwrap_or(129))
 }

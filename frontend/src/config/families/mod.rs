@@ -28,6 +28,7 @@ pub(super) mod olmo;
 pub(super) mod opt;
 pub(super) mod phi;
 pub(super) mod qwen;
+pub(super) mod recurrent;
 
 /// What family files use.
 mod prelude {
