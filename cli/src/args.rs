@@ -2,7 +2,7 @@
 
 use crate::commands::{
     bench, clusters, compile, completions, cost, degrees, evaluate, families, ops, opt, passes,
-    reshard, simulate,
+    reshard, simulate, verify,
 };
 use crate::failure::{InSource, Outcome};
 use crate::input::{ModelFiles, Source};
@@ -51,6 +51,8 @@ pub enum Command {
     Ops(ops::OpsArgs),
     /// Simulate a plan that serves a trace or random arrivals
     Simulate(Box<simulate::SimulateArgs>),
+    /// Hold the programs of a plan against its model, run at reduced sizes
+    Verify(verify::VerifyArgs),
     /// Run passes on a program of the IR and print what they leave: the pass workbench
     Opt(opt::OptArgs),
     /// List the passes and pipelines, or describe one
@@ -74,6 +76,7 @@ impl Command {
             Command::Ops(args) => args.json,
             Command::Simulate(args) => args.json,
             Command::Passes(args) => args.json,
+            Command::Verify(args) => args.json,
             Command::Evaluate(_)
             | Command::Opt(_)
             | Command::Bench(_)

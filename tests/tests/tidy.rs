@@ -14,13 +14,14 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("cost", Some(&["shardc-ir"])),
     ("passes", Some(&["shardc-ir", "shardc-cost"])),
     ("interp", Some(&["shardc-ir"])),
+    ("verify", Some(&["shardc-ir", "shardc-interp", "shardc-passes"])),
     ("cli", None),
     ("tests", None),
     ("examples", None),
 ];
 
 /// Crates whose sources do no I/O and read no clocks.
-const PURE: [&str; 5] = ["ir", "frontend", "cost", "passes", "interp"];
+const PURE: [&str; 6] = ["ir", "frontend", "cost", "passes", "interp", "verify"];
 
 /// What such sources would need for it.
 const IMPURE: [&str; 6] =

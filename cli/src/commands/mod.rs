@@ -14,6 +14,7 @@ pub mod opt;
 pub mod passes;
 pub mod reshard;
 pub mod simulate;
+pub mod verify;
 
 use crate::args::Command;
 use crate::failure::Outcome;
@@ -32,6 +33,7 @@ pub fn run(command: &Command) -> Outcome {
         Command::Opt(args) => opt::run(args),
         Command::Passes(args) => passes::run(args),
         Command::Simulate(args) => simulate::run(args),
+        Command::Verify(args) => verify::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Completions(args) => completions::run(args),
     }

@@ -1,28 +1,14 @@
-//! A golden model with inputs and what it gives unsharded, to hold sharded programs against.
+//! A golden model with what it gives unsharded, to hold sharded programs against.
 
 use shardc_frontend::graph::{GraphOptions, build};
-use shardc_interp::{Inputs, Options, Outputs, Tensor, first_difference, run_on_mesh, run_whole};
 use shardc_ir::graph::Module;
 use shardc_passes::absorb_latent_attention::absorb_latent_attention;
 use shardc_passes::registry;
 use shardc_passes::strategy::Facts;
-use shardc_tests::golden::{Golden, empty_caches, together, tokens};
+use shardc_tests::golden::Golden;
+use shardc_verify::{Difference, Sizes};
 
-/// How far two runs in f64 may lie apart.
-const TOLERANCE: f64 = 1e-9;
-
-/// What is asked of a model.
-#[derive(Clone, Copy)]
-pub struct Sizes {
-    /// Requests.
-    pub requests: usize,
-    /// Tokens of a prompt.
-    pub prompt: usize,
-    /// Tokens after the prompt, one at a time.
-    pub steps: usize,
-}
-
-/// One model with its inputs and its unsharded runs.
+/// One model with its unsharded runs.
 pub struct Case {
     /// The program of prompts, logits of all tokens.
     pub prefill: Module,
@@ -30,14 +16,8 @@ pub struct Case {
     pub decode: Module,
     /// The sizes of the model.
     pub facts: Facts,
-    /// What is asked of it.
-    pub sizes: Sizes,
-    weights: Inputs,
-    /// Inputs beside weights and caches, of the prompt and of each decode step.
-    steps: Vec<Inputs>,
-    caches: Inputs,
-    /// What the unsharded programs give, step by step.
-    whole: Vec<Outputs>,
+    /// The runs.
+    pub runs: shardc_verify::Case,
 }
 
 impl Case {
@@ -48,70 +28,30 @@ impl Case {
         let mut decode = prefill.clone();
         absorb_latent_attention(&mut decode, &registry::Options::default())
             .map_err(|d| d.to_string())?;
-        let Sizes { requests: b, prompt, steps: more } = sizes;
-        let ids = golden.expects("input_ids")?;
+        let ids = golden.expects("input_ids")?.clone();
         let id = |row: usize, at: usize| ids.at(&[row % 2, (at + row * 3) % ids.shape()[1]]);
-        let mut steps = vec![tokens(Tensor::from_fn(&[b, prompt], |at| id(at[0], at[1])), 0)];
-        steps.extend(
-            (0..more)
-                .map(|t| tokens(Tensor::from_fn(&[b, 1], |at| id(at[0], prompt + t)), prompt + t)),
-        );
-        let caches = empty_caches(&prefill, b as u64, (prompt + more) as u64);
-        let (facts, weights, whole) = (Facts::of(&prefill), golden.weights, Vec::new());
-        let mut case = Case { prefill, decode, facts, sizes, weights, steps, caches, whole };
-        let traced = Options { trace: true, ..Options::default() };
-        case.whole = case.run([&case.prefill, &case.decode], |module, inputs| {
-            run_whole(module, inputs, &traced)
-        })?;
-        Ok(case)
-    }
-
-    /// Values of symbols in a phase with `new` tokens.
-    pub fn symbols(&self, new: usize) -> [(&'static str, u64); 3] {
-        let Sizes { requests, prompt, steps } = self.sizes;
-        [("B", requests as u64), ("S", new as u64), ("C", (prompt + steps) as u64)]
-    }
-
-    fn run(
-        &self,
-        [prefill, decode]: [&Module; 2],
-        run: impl Fn(&Module, &Inputs) -> shardc_ir::diag::Result<Outputs>,
-    ) -> Result<Vec<Outputs>, String> {
-        let mut out: Vec<Outputs> = Vec::new();
-        for (t, step) in self.steps.iter().enumerate() {
-            let caches = out.last().map_or(&self.caches, |o| &o.caches);
-            let inputs = together([&self.weights, step, caches]);
-            let outputs = run(if t == 0 { prefill } else { decode }, &inputs);
-            out.push(outputs.map_err(|cause| format!("step {t}: {cause}"))?);
-        }
-        Ok(out)
+        let runs = shardc_verify::Case::new(&prefill, sizes, golden.weights, id);
+        let facts = Facts::of(&prefill);
+        Ok(Case { prefill, decode, facts, runs: runs.map_err(|d| d.to_string())? })
     }
 
     /// What is wrong with the programs of both phases: the first value that differs.
-    pub fn check(&self, modules: [&Module; 2]) -> Result<(), String> {
-        let local = self.run(modules, |m, i| run_on_mesh(m, i, &Options::default()))?;
-        let far = |(a, b): (&Tensor, &Tensor)| a.distance(b) > TOLERANCE;
-        let differ = |(local, whole): (&Outputs, &Outputs)| {
-            local.results.iter().zip(&whole.results).any(far)
-                || local.caches.values().zip(whole.caches.values()).any(far)
-        };
-        match local.iter().zip(&self.whole).position(differ) {
+    pub fn check(&self, [prefill, decode]: [&Module; 2]) -> Result<(), String> {
+        let of_prompt = self.runs.check_prefill(prefill).map_err(|d| d.to_string())?;
+        let of_steps = self.runs.check_decode(decode).map_err(|d| d.to_string())?;
+        match of_prompt.or(of_steps) {
             None => Ok(()),
-            Some(step) => Err(format!("step {step} gives other results{}", self.culprit(modules))),
+            Some(difference) => Err(describe(&difference)),
         }
     }
+}
 
-    /// The first value of a sharded run that differs.
-    fn culprit(&self, modules: [&Module; 2]) -> String {
-        let options = Options { trace: true, ..Options::default() };
-        let Ok(runs) = self.run(modules, |m, i| run_on_mesh(m, i, &options)) else {
-            return String::new();
-        };
-        let mut steps = runs.iter().zip(&self.whole).enumerate();
-        let first = steps.find_map(|(t, (run, whole))| {
-            let (path, distance) = first_difference(&whole.trace, &run.trace, TOLERANCE)?;
-            Some(format!(": at step {t} %{path} is the first that differs, by {distance}"))
-        });
-        first.unwrap_or_default()
+fn describe(difference: &Difference) -> String {
+    let step = difference.step;
+    match &difference.value {
+        None => format!("step {step} gives other results"),
+        Some((path, distance)) => {
+            format!("at step {step} %{path} is the first that differs, by {distance}")
+        }
     }
 }

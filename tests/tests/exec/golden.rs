@@ -6,7 +6,8 @@ use shardc_ir::graph::Module;
 use shardc_passes::absorb_latent_attention::absorb_latent_attention;
 use shardc_passes::registry;
 use shardc_tests::Outcome;
-use shardc_tests::golden::{Golden, empty_caches, together, tokens};
+use shardc_tests::golden::Golden;
+use shardc_verify::case::{empty_caches, together, tokens};
 use std::path::Path;
 
 /// The runs of a golden model: the prompt, then token after token.

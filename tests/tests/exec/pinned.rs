@@ -1,7 +1,7 @@
 //! Whatever layouts are asked for, the program still computes what it computes: random pins on any
 //! values of a golden model, on random meshes and pipeline stages.
 
-use super::case::{Case, Sizes};
+use super::case::Case;
 use shardc_ir::graph::Module;
 use shardc_ir::layout::Layout;
 use shardc_ir::mesh::{AxisRef, Mesh};
@@ -11,9 +11,10 @@ use shardc_passes::strategy::{Groups, Pin};
 use shardc_tests::Outcome;
 use shardc_tests::golden::Golden;
 use shardc_tests::random::Random;
+use shardc_verify::Sizes;
 use std::path::Path;
 
-const SIZES: Sizes = Sizes { requests: 2, prompt: 5, steps: 1 };
+const SIZES: Sizes = Sizes { requests: 2, prompt: 5, more: 0, steps: 1 };
 
 /// Programs per model.
 const SAMPLES: u64 = 24;
@@ -65,12 +66,12 @@ fn check(case: &Case, seed: u64) -> Result<(), String> {
     let rarity = 2 + random.below(6);
     let mut local = |logical: &Module, new: usize| {
         let pins = pins(logical, &groups.mesh, rarity, &mut random);
-        let sizes = case.symbols(new);
+        let sizes = case.runs.symbols(new);
         let lowering =
             Lowering { groups: &groups, pins: &pins, sizes: &sizes, stage_layers: &stage_layers };
         lower(logical, &lowering, &mut |_, _| {}).map(|l| l.0).map_err(|d| d.to_string())
     };
-    match (local(&case.prefill, case.sizes.prompt), local(&case.decode, 1)) {
+    match (local(&case.prefill, SIZES.prompt), local(&case.decode, 1)) {
         (Ok(prefill), Ok(decode)) => case.check([&prefill, &decode]),
         (Err(cause), _) | (_, Err(cause)) if refused(&cause, &stage_layers) => Ok(()),
         (Err(cause), _) | (_, Err(cause)) => Err(cause),

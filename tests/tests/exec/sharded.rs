@@ -1,17 +1,18 @@
 //! Sharded, the golden models give what they give unsharded: every legal tuple of degrees on up to
 //! eight devices, prompt and decode steps, on the simulated mesh.
 
-use super::case::{Case, Sizes};
+use super::case::Case;
 use shardc_ir::graph::Module;
 use shardc_passes::pipeline::{Lowering, balanced_stages, lower};
 use shardc_passes::strategy::megatron::{ExpertExchange, Phase, pins};
 use shardc_passes::strategy::{Degrees, Facts, Groups};
 use shardc_tests::Outcome;
 use shardc_tests::golden::Golden;
+use shardc_verify::Sizes;
 use std::path::Path;
 
 /// Odd, so that shares are uneven; more tokens than the shortest window has.
-const SIZES: Sizes = Sizes { requests: 3, prompt: 9, steps: 2 };
+const SIZES: Sizes = Sizes { requests: 3, prompt: 9, more: 2, steps: 1 };
 
 /// Devices to shard over.
 const DEVICES: [u64; 6] = [1, 2, 3, 4, 6, 8];
@@ -49,12 +50,12 @@ fn lowered(
     exchange: ExpertExchange,
 ) -> Result<Vec<(&'static str, Module)>, String> {
     let (logical, new) = match phase {
-        Phase::Prefill => (&case.prefill, case.sizes.prompt),
+        Phase::Prefill => (&case.prefill, SIZES.prompt),
         Phase::Decode => (&case.decode, 1),
     };
     let groups = Groups::new(degrees, &case.facts, 8);
     let stage_layers = balanced_stages(case.facts.layers, degrees.pp);
-    let (pins, sizes) = (pins(&groups, phase, exchange), case.symbols(new));
+    let (pins, sizes) = (pins(&groups, phase, exchange), case.runs.symbols(new));
     let lowering =
         Lowering { groups: &groups, pins: &pins, sizes: &sizes, stage_layers: &stage_layers };
     let mut after = Vec::new();
