@@ -9,6 +9,7 @@ use crate::entity::PrimaryMap;
 use crate::entity_id;
 use crate::layout::{Layout, Sharding};
 use crate::mesh::Mesh;
+use crate::names::Names;
 use crate::ops::Op;
 use crate::types::{Kind, Type};
 use std::fmt;
@@ -108,6 +109,8 @@ pub struct Func {
     pub body: Vec<Inst>,
     /// Returned values.
     pub returns: Vec<Value>,
+    /// The names of the values.
+    names: Names,
 }
 
 /// A value.
@@ -206,12 +209,13 @@ impl Func {
             params: Vec::new(),
             body: Vec::new(),
             returns: Vec::new(),
+            names: Names::default(),
         }
     }
 
     /// Adds a parameter; the name is made unique.
     pub fn add_param(&mut self, name: &str, ty: Type, sharding: Option<Sharding>) -> Value {
-        let name = self.unique_name(name);
+        let name = self.fresh_name(name);
         let def = Def::Param(self.params.len());
         let value = self.values.push(ValueData { name, ty, sharding, def });
         self.params.push(value);
@@ -227,7 +231,7 @@ impl Func {
     ) -> Inst {
         let inst = self.insts.push(InstData { op, operands, results: Vec::new() });
         for (i, (name, ty, sharding)) in results.into_iter().enumerate() {
-            let name = self.unique_name(&name);
+            let name = self.fresh_name(&name);
             let def = Def::Result(inst, i);
             let value = self.values.push(ValueData { name, ty, sharding, def });
             self.insts[inst].results.push(value);
@@ -236,13 +240,17 @@ impl Func {
         inst
     }
 
-    /// `base`, or `base.1`, `base.2`, … where it is taken.
-    pub fn unique_name(&self, base: &str) -> String {
-        let taken = |name: &str| self.values.values().any(|v| v.name == name);
-        if !taken(base) {
-            return base.to_string();
-        }
-        (1u64..).map(|i| format!("{base}.{i}")).find(|n| !taken(n)).unwrap_or_default()
+    /// Calls a value `base`, or `base.1`, `base.2`, … where that is taken.
+    pub fn rename(&mut self, value: Value, base: &str) {
+        let name = self.fresh_name(base);
+        let old = std::mem::replace(&mut self.values[value].name, name);
+        self.names.release(&old);
+    }
+
+    /// `base`, or `base.1`, `base.2`, … where it is taken, for a value that is added next.
+    pub(crate) fn fresh_name(&mut self, base: &str) -> String {
+        self.names.note(&self.values);
+        self.names.fresh(base)
     }
 
     /// The value of that name.

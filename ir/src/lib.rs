@@ -13,6 +13,7 @@ pub mod graph;
 pub mod layers;
 pub mod layout;
 pub mod mesh;
+mod names;
 pub mod nearest;
 pub mod ops;
 pub mod rewrite;

@@ -176,7 +176,7 @@ fn build(
     for (op, _, results) in &insts {
         let inst = func.insts.push(InstData { op: op.clone(), operands: vec![], results: vec![] });
         for (i, (name, ty, sharding)) in results.iter().enumerate() {
-            let name = func.unique_name(name);
+            let name = func.fresh_name(name);
             let def = Def::Result(inst, i);
             let value = func.values.push(ValueData {
                 name,

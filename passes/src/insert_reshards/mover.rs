@@ -130,8 +130,7 @@ impl<'f, 'm> Mover<'f, 'm> {
             self.pinned.insert(moved);
             self.origin.insert(moved, moved);
             self.versions.insert(moved, vec![moved]);
-            let name = self.rewriter.new_func().unique_name(name);
-            self.rewriter.new_func_mut().values[moved].name = name;
+            self.rewriter.new_func_mut().rename(moved, name);
         }
         Ok(moved)
     }
