@@ -13,6 +13,7 @@ struct Operands<'a> {
     v: Part<'a>,
     positions: Positions<'a>,
     sinks: Option<Part<'a>>,
+    slopes: Option<Part<'a>>,
     selected: Option<Part<'a>>,
     fresh: Option<[Part<'a>; 2]>,
 }
@@ -26,12 +27,9 @@ impl<'a> Operands<'a> {
         };
         let mut one = || next(true)?.ok_or("an operand of attention is missing");
         let (q, k, v, positions) = (one()?, one()?, one()?, Positions(one()?));
-        if a.alibi {
-            return Err("attention with ALiBi slopes has no evaluator here".to_string());
-        }
-        let (sinks, selected) = (next(a.sinks)?, next(a.selected)?);
+        let (sinks, slopes, selected) = (next(a.sinks)?, next(a.alibi)?, next(a.selected)?);
         let fresh = next(a.fresh)?.zip(next(a.fresh)?).map(|(k, v)| [k, v]);
-        let operands = Operands { q, k, v, positions, sinks, selected, fresh };
+        let operands = Operands { q, k, v, positions, sinks, slopes, selected, fresh };
         operands.check()?;
         Ok(operands)
     }
@@ -47,9 +45,9 @@ impl<'a> Operands<'a> {
         }
         k.need_same(1, v, 1)?;
         positions.cover(*q)?;
-        if let Some(sinks) = &self.sinks {
-            q.need_same(2, sinks, 0)?;
-            q.need_same(3, sinks, 1)?;
+        for heads in self.sinks.iter().chain(&self.slopes) {
+            q.need_same(2, heads, 0)?;
+            q.need_same(3, heads, 1)?;
         }
         if let Some(selected) = &self.selected {
             selected.need_whole("the selected positions", [2])?;
@@ -88,8 +86,13 @@ pub(super) fn attend(a: &Attention, x: &[Part<'_>]) -> Result<Held, String> {
                 && chosen.is_none_or(|list| list.contains(&(key.position as f64)))
         });
         for g in 0..group {
-            let seen =
-                one_query(a, x.q.tensor.row(&[b, s, head, g]), x.sink(head, g), &keys, width);
+            let q = Query {
+                position,
+                q: x.q.tensor.row(&[b, s, head, g]),
+                slope: x.slopes.map_or(0.0, |slopes| slopes.tensor.at(&[head, g])),
+                sink: x.sink(head, g),
+            };
+            let seen = one_query(a, &q, &keys, width);
             accumulators.extend(seen.accumulator);
             maxima.extend(vec![seen.max; width]);
             sums.extend(vec![seen.sum; width]);
@@ -99,6 +102,14 @@ pub(super) fn attend(a: &Attention, x: &[Part<'_>]) -> Result<Held, String> {
     Ok(Held::attended(tensor(accumulators)?, tensor(maxima)?, tensor(sums)?))
 }
 
+/// A query of one head.
+struct Query<'a> {
+    position: i64,
+    q: &'a [f64],
+    slope: f64,
+    sink: Option<f64>,
+}
+
 /// What one query makes of the keys that it sees.
 struct Seen {
     accumulator: Vec<f64>,
@@ -106,10 +117,12 @@ struct Seen {
     sum: f64,
 }
 
-fn one_query(a: &Attention, q: &[f64], sink: Option<f64>, keys: &[Key<'_>], width: usize) -> Seen {
+fn one_query(a: &Attention, query: &Query<'_>, keys: &[Key<'_>], width: usize) -> Seen {
+    let sink = query.sink;
     let score = |key: &Key<'_>| {
-        let score = a.scale.0 * q.iter().zip(key.k).map(|(q, k)| q * k).sum::<f64>();
-        a.soft_cap.map_or(score, |cap| cap.0 * (score / cap.0).tanh())
+        let score = a.scale.0 * query.q.iter().zip(key.k).map(|(q, k)| q * k).sum::<f64>();
+        let score = a.soft_cap.map_or(score, |cap| cap.0 * (score / cap.0).tanh());
+        score + query.slope * (key.position - query.position) as f64
     };
     let scores: Vec<f64> = keys.iter().map(score).collect();
     let max = scores.iter().copied().chain(sink).fold(f64::NEG_INFINITY, f64::max);

@@ -63,6 +63,7 @@ fn plain(op: &Op, x: &[Part<'_>], out: &Place) -> Result<Tensor, String> {
         Op::RmsNorm(a) => norm::rms_norm(a, x),
         Op::LayerNorm(a) => norm::layer_norm(a, x),
         Op::Rope(a) => position::rotate(a, x[0], x[1]),
+        Op::AlibiSlopes(a) => Ok(position::alibi_slopes(a)),
         Op::PositionScale(a) => position::scale(a, x[0], x[1]),
         Op::KvWrite(_) => cache::write(x[0], x[1], x[2]),
         Op::SparseIndex(a) => cache::select(a.top_k, x),

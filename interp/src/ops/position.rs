@@ -1,8 +1,8 @@
-//! Rotary position embedding and scaling by position.
+//! Rotary position embedding, scaling by position, and the slopes of ALiBi.
 
 use crate::place::Part;
 use crate::tensor::Tensor;
-use shardc_ir::ops::position::{PositionScale, Rope, RopeScaling};
+use shardc_ir::ops::position::{AlibiSlopes, PositionScale, Rope, RopeScaling};
 use std::f64::consts::PI;
 
 /// Positions `[b, s]` of which some or all tokens may be here.
@@ -40,6 +40,20 @@ pub(super) fn scale(a: &PositionScale, x: Part<'_>, positions: Part<'_>) -> Resu
         let position = positions.of(at[0], first + at[1]) as f64 + a.shift.unwrap_or(0) as f64;
         x.tensor.at(at) * (1.0 + a.by.0 * ((position / a.floor.0).floor() + 1.0).ln())
     }))
+}
+
+/// The slope of every head, those of a power of two heads first and then the ones between them.
+pub(super) fn alibi_slopes(a: &AlibiSlopes) -> Tensor {
+    let heads = a.kv.saturating_mul(a.group).max(1);
+    let first = 1 << heads.ilog2();
+    let exponent = |head: u64| match head.checked_sub(first) {
+        None => (head + 1) as f64 / first as f64,
+        Some(extra) => (2 * extra + 1) as f64 / (2 * first) as f64,
+    };
+    Tensor::from_fn(&[a.kv as usize, a.group as usize], |at| {
+        let head = at[0] as u64 * a.group + at[1] as u64;
+        (-a.max_bias.0 * exponent(head)).exp2() * a.scale.map_or(1.0, |scale| scale.0)
+    })
 }
 
 /// The leading elements of every row turned pair by pair by an angle proportional to the position.

@@ -26,7 +26,8 @@ pub(super) fn apply(
     to: &End<'_>,
     spread: &[Held],
 ) -> Option<Result<Spread, String>> {
-    let over = |axes: &[AxisRef]| mesh.groups(axes);
+    // A whole run has one device, whatever axes the program names.
+    let over = |axes: &[AxisRef]| mesh.groups(&known(mesh, axes));
     let move_in =
         |groups: Vec<Vec<u64>>, spread: &[Held]| exchange(&groups, from.places, to.places, spread);
     Some(match op {
@@ -45,6 +46,11 @@ pub(super) fn apply(
         Op::ToPartial(a) => Ok(to_partial(mesh, &a.axes.0, spread)),
         _ => return None,
     })
+}
+
+/// The axes that the mesh has.
+fn known(mesh: &Mesh, axes: &[AxisRef]) -> Vec<AxisRef> {
+    axes.iter().copied().filter(|a| usize::from(a.axis.0) < mesh.axes.len()).collect()
 }
 
 fn flat(lists: &[AxisList]) -> Vec<AxisRef> {
@@ -90,7 +96,7 @@ fn reshard(mesh: &Mesh, from: &End<'_>, to: &End<'_>, spread: &[Held]) -> Result
     let mut complete = spread.to_vec();
     for partial in &from.layout.unreduced {
         let done = axes::subtract(mesh, &partial.axes, &to.layout.pending(partial.kind));
-        complete = reduce(mesh, &mesh.groups(&done), partial.kind, &complete)?;
+        complete = reduce(mesh, &mesh.groups(&known(mesh, &done)), partial.kind, &complete)?;
     }
     let together = axes::free(mesh, &to.layout.unreduced_axes());
     exchange(&mesh.groups(&together), from.places, to.places, &complete)
