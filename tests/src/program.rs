@@ -3,7 +3,7 @@
 //! `; fill %name: KIND` fills a parameter: `ints N` with numbers below N, `positions N` with positions
 //! that follow up to N earlier ones, `uniform LO HI`, `normal`, `nothing`. Caches have nothing where
 //! not said otherwise, other parameters normal numbers. `; bind B=3 S=5` gives symbols values, others
-//! are drawn from their ranges.
+//! are drawn from their ranges. `; stages 1 3` says how many layers each pipeline stage runs.
 
 use crate::random::Random;
 use shardc_interp::{Inputs, Tensor};
@@ -20,6 +20,8 @@ const MAX_EXTENT: u64 = 6;
 pub struct Program {
     /// The program.
     pub module: Module,
+    /// Layers of each pipeline stage.
+    pub stages: Vec<u64>,
     fills: BTreeMap<String, String>,
     binds: BTreeMap<String, u64>,
 }
@@ -34,22 +36,31 @@ impl Program {
         if let Some(problem) = parsed.diagnostics.first() {
             return Err(problem.to_string());
         }
-        let (mut fills, mut binds) = (BTreeMap::new(), BTreeMap::new());
+        let mut program = Program {
+            module: parsed.module,
+            stages: Vec::new(),
+            fills: BTreeMap::new(),
+            binds: BTreeMap::new(),
+        };
         for line in source.lines().filter_map(|line| line.strip_prefix("; ")) {
-            if let Some((name, fill)) = line.strip_prefix("fill %").and_then(|l| l.split_once(": "))
-            {
-                fills.insert(name.to_string(), fill.to_string());
-            }
-            for pair in line.strip_prefix("bind ").unwrap_or_default().split_whitespace() {
-                let (name, value) =
-                    pair.split_once('=').ok_or_else(|| format!("`{pair}` binds nothing"))?;
-                binds.insert(
-                    name.to_string(),
-                    value.parse().map_err(|_| format!("`{pair}` binds nothing"))?,
-                );
-            }
+            program.direct(line)?;
         }
-        Ok(Program { module: parsed.module, fills, binds })
+        Ok(program)
+    }
+
+    fn direct(&mut self, line: &str) -> Result<(), String> {
+        let number = |text: &str| text.parse::<u64>().map_err(|_| format!("`{text}` is no number"));
+        if let Some((name, fill)) = line.strip_prefix("fill %").and_then(|l| l.split_once(": ")) {
+            self.fills.insert(name.to_string(), fill.to_string());
+        } else if let Some(pairs) = line.strip_prefix("bind ") {
+            for pair in pairs.split_whitespace() {
+                let (name, value) = pair.split_once('=').ok_or("a symbol is bound by `NAME=N`")?;
+                self.binds.insert(name.to_string(), number(value)?);
+            }
+        } else if let Some(counts) = line.strip_prefix("stages ") {
+            self.stages = counts.split_whitespace().map(number).collect::<Result<_, _>>()?;
+        }
+        Ok(())
     }
 
     /// Values of the symbols.

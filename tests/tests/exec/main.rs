@@ -5,12 +5,14 @@
 mod case;
 mod golden;
 mod pinned;
+mod programs;
 mod sharded;
 mod sharding;
 
 datatest_stable::harness! {
     { test = golden::golden, root = "../examples/golden", pattern = r"/config\.json$" },
     { test = golden::stored, root = "../examples/golden", pattern = r"/config\.json$" },
+    { test = programs::program, root = "files/exec", pattern = r"\.sir$" },
     { test = sharding::sharding, root = "files/sharding", pattern = r"\.sir$" },
     { test = pinned::pinned, root = "../examples/golden", pattern = r"/config\.json$" },
     { test = sharded::sharded, root = "../examples/golden", pattern = r"/config\.json$" },
