@@ -13,11 +13,13 @@ pub mod case;
 mod classes;
 pub mod codes;
 mod describe;
+mod forest;
 mod layers;
 mod pieces;
 mod programs;
 mod shrink;
 mod sizes;
+mod ties;
 mod weights;
 
 pub use case::{Case, Difference, Sizes};
