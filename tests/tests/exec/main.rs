@@ -4,6 +4,7 @@
 
 mod case;
 mod golden;
+mod mutants;
 mod pinned;
 mod programs;
 mod sharded;
@@ -13,6 +14,7 @@ datatest_stable::harness! {
     { test = golden::golden, root = "../examples/golden", pattern = r"/config\.json$" },
     { test = golden::stored, root = "../examples/golden", pattern = r"/config\.json$" },
     { test = programs::program, root = "files/exec", pattern = r"\.sir$" },
+    { test = mutants::mutants_die, root = "../examples/golden", pattern = r"/config\.json$" },
     { test = sharding::sharding, root = "files/sharding", pattern = r"\.sir$" },
     { test = pinned::pinned, root = "../examples/golden", pattern = r"/config\.json$" },
     { test = sharded::sharded, root = "../examples/golden", pattern = r"/config\.json$" },
