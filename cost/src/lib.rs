@@ -8,7 +8,6 @@ pub mod collective;
 mod fitted;
 pub mod machine;
 pub mod memory;
-mod nearest;
 pub mod ops;
 pub mod profile;
 pub mod serving;

@@ -5,7 +5,7 @@
 
 use crate::attr::AttrValue;
 use crate::dim::{Bindings, Dim, Sym, SymDim};
-use crate::entity::PrimaryMap;
+use crate::entity::{PrimaryMap, SecondaryMap};
 use crate::entity_id;
 use crate::layout::{Layout, Sharding};
 use crate::mesh::Mesh;
@@ -266,6 +266,14 @@ impl Func {
     /// The layout of a value; `None` where nothing is said.
     pub fn layout(&self, value: Value) -> Option<&Layout> {
         self.values[value].sharding.as_ref().map(|s| &s.layout)
+    }
+
+    /// How often each value is read, by instructions and by what is returned.
+    pub fn uses(&self) -> SecondaryMap<Value, u32> {
+        let mut count = SecondaryMap::default();
+        let operands = self.body.iter().flat_map(|&i| &self.insts[i].operands);
+        operands.chain(&self.returns).for_each(|&v| count[v] += 1);
+        count
     }
 
     /// Operand types of an instruction.

@@ -17,15 +17,6 @@ pub struct Rewriter<'a> {
     map: SecondaryMap<Value, Option<Value>>,
 }
 
-/// A copy without the instructions and values that no longer stand in the body.
-pub fn compacted(func: &Func) -> Func {
-    let mut rewriter = Rewriter::new(func);
-    for &inst in &func.body {
-        rewriter.copy(inst);
-    }
-    rewriter.finish()
-}
-
 impl<'a> Rewriter<'a> {
     /// Starts with the parameters copied.
     pub fn new(old: &'a Func) -> Self {

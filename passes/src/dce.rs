@@ -16,34 +16,29 @@ use shardc_ir::rewrite::Rewriter;
 pub fn dce(module: &mut Module, options: &Options) -> Result<Report> {
     let mut edits = Edits::new(options);
     for func in module.funcs.values_mut() {
-        let live = live(func, &mut edits);
-        if live.len() < func.body.len() {
-            *func = keep(func, &live);
+        let transfers = |op: &Op| matches!(op, Op::Send(_) | Op::Recv(_));
+        let new = without_unread(func, |op| !transfers(op) && edits.grant());
+        if new.body.len() < func.body.len() {
+            *func = new;
         }
     }
     Ok(Report::of(edits.made()))
 }
 
-/// Instructions that the returned values or another stage need, in order.
-fn live(func: &Func, edits: &mut Edits) -> Vec<Inst> {
+/// The function without those instructions whose results nothing uses and that may go.
+pub(crate) fn without_unread(func: &Func, mut may_go: impl FnMut(&Op) -> bool) -> Func {
     let mut needed: SecondaryMap<Value, bool> = SecondaryMap::default();
     func.returns.iter().for_each(|&v| needed[v] = true);
-    let mut out = Vec::new();
+    let mut live: Vec<Inst> = Vec::new();
     for &inst in func.body.iter().rev() {
         let data = &func.insts[inst];
-        let effect = matches!(data.op, Op::Send(_) | Op::Recv(_));
-        if effect || data.results.iter().any(|&v| needed[v]) || !edits.grant() {
+        if data.results.iter().any(|&v| needed[v]) || !may_go(&data.op) {
             data.operands.iter().for_each(|&v| needed[v] = true);
-            out.push(inst);
+            live.push(inst);
         }
     }
-    out.reverse();
-    out
-}
-
-fn keep(func: &Func, live: &[Inst]) -> Func {
     let mut rewriter = Rewriter::new(func);
-    live.iter().for_each(|&inst| {
+    live.iter().rev().for_each(|&inst| {
         rewriter.copy(inst);
     });
     rewriter.finish()

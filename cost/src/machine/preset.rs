@@ -5,7 +5,7 @@ use shardc_ir::diag::{Diagnostic, Result};
 use super::read::{Entry, Flat, Value, flat};
 use super::{Cluster, Provenance, build};
 use crate::codes;
-use crate::nearest::nearest;
+use shardc_ir::nearest::nearest;
 
 /// Families of presets: name and text. A family is a device and its usual node.
 const FAMILIES: &[(&str, &str)] = &[

@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 use super::Provenance;
 use super::schema::{self, Key, Kind, MAX_RATE, MIN_FRACTION, MIN_RATE};
 use crate::codes;
-use crate::nearest::nearest;
+use shardc_ir::nearest::nearest;
 
 /// Longest cluster file read, in bytes.
 const MAX_FILE: usize = 1 << 20;

@@ -42,6 +42,11 @@ pub fn primes(n: u64) -> Vec<u64> {
     out
 }
 
+/// The greatest common divisor; 1 at least.
+pub fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a.max(1) } else { gcd(b, a % b) }
+}
+
 /// The indices of `0..extent` that the device with the given `(size, coordinate)` digits holds,
 /// major digit first: each digit splits what the former left, its first parts one larger where the
 /// division leaves a remainder.

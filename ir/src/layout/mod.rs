@@ -12,7 +12,7 @@ mod parse;
 mod show;
 mod validate;
 
-pub use extent::{Digit, block, local_extent, primes};
+pub use extent::{Digit, block, gcd, local_extent, primes};
 pub use validate::{MAX_PROBLEMS, follows_primes, refines};
 
 use crate::mesh::AxisRef;

@@ -48,7 +48,7 @@ fn base_name(name: &str) -> &str {
 
 /// For each reshard the value it may start from.
 fn sources(func: &Func, pinned: &BTreeSet<Inst>) -> BTreeMap<Inst, Value> {
-    let uses = uses(func);
+    let uses = func.uses();
     let mut sources: BTreeMap<Inst, Value> = BTreeMap::new();
     for &inst in func.body.iter().filter(|&&i| matches!(func.insts[i].op, Op::Reshard(_))) {
         let operand = func.insts[inst].operands[0];
@@ -59,13 +59,6 @@ fn sources(func: &Func, pinned: &BTreeSet<Inst>) -> BTreeMap<Inst, Value> {
         sources.insert(inst, skipped.copied().unwrap_or(operand));
     }
     sources
-}
-
-fn uses(func: &Func) -> SecondaryMap<Value, u32> {
-    let mut count = SecondaryMap::default();
-    let operands = func.body.iter().flat_map(|&i| &func.insts[i].operands);
-    operands.chain(&func.returns).for_each(|&v| count[v] += 1);
-    count
 }
 
 /// Every instruction but the moves whose results nobody reads.

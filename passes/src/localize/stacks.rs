@@ -4,8 +4,8 @@
 //! Collectives that leave the dimension of layers alone move every layer by itself, so that each
 //! stage can move the layers it has.
 
+use crate::optimize_collectives::is_movement;
 use shardc_ir::graph::{Def, Func, Inst, Value};
-use shardc_ir::ops::Op;
 
 /// A stack and the collectives that lead to it.
 #[derive(Clone, Debug)]
@@ -21,7 +21,8 @@ pub(super) fn origin(func: &Func, stack: Value) -> Moved {
     let mut moved = Moved { origin: stack, moves: Vec::new() };
     while let Def::Result(inst, _) = func.values[moved.origin].def {
         let [operand] = func.insts[inst].operands[..] else { break };
-        if !is_move(&func.insts[inst].op) || [operand, moved.origin].iter().any(|&v| cuts(func, v))
+        if !is_movement(&func.insts[inst].op)
+            || [operand, moved.origin].iter().any(|&v| cuts(func, v))
         {
             break;
         }
@@ -30,10 +31,6 @@ pub(super) fn origin(func: &Func, stack: Value) -> Moved {
     }
     moved.moves.reverse();
     moved
-}
-
-fn is_move(op: &Op) -> bool {
-    matches!(op, Op::AllGather(_) | Op::AllSlice(_) | Op::AllToAll(_) | Op::CollectivePermute(_))
 }
 
 /// Whether axes of the mesh split the layers of a stack.

@@ -1,7 +1,7 @@
 //! Pairs of collectives in a row, of which nobody else reads the middle.
 
 use super::effect::{after, flat};
-use super::{is_exchange, producer, uses, without_unread};
+use super::{is_exchange, producer, without_unread};
 use crate::edits::Edits;
 use shardc_ir::attr::AxisList;
 use shardc_ir::dim::Dim;
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 
 /// One sweep; an edit is a pair.
 pub(super) fn merge(func: &Func, mesh: &Mesh, edits: &mut Edits) -> Func {
-    let uses = uses(func);
+    let uses = func.uses();
     let mut rewriter = Rewriter::new(func);
     let mut merged: BTreeSet<Inst> = BTreeSet::new();
     for &inst in &func.body {

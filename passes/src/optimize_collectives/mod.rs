@@ -23,14 +23,13 @@ mod merge;
 mod reuse;
 mod sums;
 
+use crate::dce;
 use crate::edits::Edits;
 use crate::precondition;
 use crate::registry::{Options, Report};
 use shardc_ir::diag::Result;
-use shardc_ir::entity::SecondaryMap;
 use shardc_ir::graph::{Def, Func, Inst, InstData, Module, Value};
 use shardc_ir::ops::Op;
-use shardc_ir::rewrite::Rewriter;
 
 /// Merges collectives; an edit is a merge.
 ///
@@ -60,7 +59,7 @@ fn is_exchange(op: &Op) -> bool {
 }
 
 /// Whether the operator only changes where the parts of a value are.
-fn is_movement(op: &Op) -> bool {
+pub(crate) fn is_movement(op: &Op) -> bool {
     matches!(op, Op::AllGather(_) | Op::AllSlice(_) | Op::AllToAll(_) | Op::CollectivePermute(_))
 }
 
@@ -72,29 +71,7 @@ fn producer(func: &Func, value: Value) -> Option<(Inst, &InstData)> {
     }
 }
 
-/// How often each value is read.
-fn uses(func: &Func) -> SecondaryMap<Value, u32> {
-    let mut count = SecondaryMap::default();
-    let operands = func.body.iter().flat_map(|&i| &func.insts[i].operands);
-    operands.chain(&func.returns).for_each(|&v| count[v] += 1);
-    count
-}
-
 /// The function without exchanges whose results nobody reads.
 fn without_unread(func: &Func) -> Func {
-    let mut needed: SecondaryMap<Value, bool> = SecondaryMap::default();
-    func.returns.iter().for_each(|&v| needed[v] = true);
-    let mut live: Vec<Inst> = Vec::new();
-    for &inst in func.body.iter().rev() {
-        let data = &func.insts[inst];
-        if !is_exchange(&data.op) || data.results.iter().any(|&v| needed[v]) {
-            data.operands.iter().for_each(|&v| needed[v] = true);
-            live.push(inst);
-        }
-    }
-    let mut rewriter = Rewriter::new(func);
-    live.iter().rev().for_each(|&inst| {
-        rewriter.copy(inst);
-    });
-    rewriter.finish()
+    dce::without_unread(func, is_exchange)
 }

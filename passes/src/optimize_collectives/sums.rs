@@ -1,6 +1,6 @@
 //! Reductions of all terms of a sum become one reduction of the sum: `Σa + Σb = Σ(a + b)`.
 
-use super::{producer, uses, without_unread};
+use super::{producer, without_unread};
 use crate::edits::Edits;
 use shardc_ir::entity::SecondaryMap;
 use shardc_ir::graph::{Func, Inst, Value};
@@ -12,7 +12,7 @@ use shardc_ir::rule::PartialRule;
 
 /// One sweep; an edit is a sum.
 pub(super) fn sums(func: &Func, mesh: &Mesh, edits: &mut Edits) -> Func {
-    let uses = uses(func);
+    let uses = func.uses();
     let mut rewriter = Rewriter::new(func);
     for &inst in &func.body {
         match Sum::at(func, mesh, inst, &uses).filter(|_| edits.grant()) {

@@ -3,7 +3,7 @@
 //! Every axis is first cut where either layout cuts it, and then into primes. Neighbouring primes
 //! that keep together in both layouts fuse into one unit; a finer grain undoes some of that.
 
-use shardc_ir::layout::{Layout, axes, follows_primes, primes};
+use shardc_ir::layout::{Layout, axes, follows_primes, gcd, primes};
 use shardc_ir::mesh::{AxisRef, Mesh};
 
 /// One prime factor of an axis.
@@ -222,8 +222,4 @@ fn cut_at_divisors(mesh: &Mesh, groups: &[Vec<Atom>]) -> Vec<Vec<Atom>> {
         out.push(group[start..].to_vec());
     }
     out
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }

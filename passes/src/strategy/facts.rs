@@ -2,6 +2,7 @@
 
 use shardc_ir::dim::Dim;
 use shardc_ir::graph::{Func, Module};
+use shardc_ir::layout::gcd;
 use shardc_ir::ops::Op;
 use shardc_ir::ops::control::Repeat;
 use shardc_ir::types::{Kind, Type};
@@ -117,10 +118,5 @@ fn granule(ty: &Type, dim: usize) -> u64 {
     let inner = ty.dims.iter().take(end).skip(dim + 1).filter_map(|&d| fixed(d));
     let inner = inner.fold(1, u64::saturating_mul);
     let block = u64::from(block.max(1));
-    block / common_divisor(block, inner)
-}
-
-/// The greatest common divisor; 1 at least.
-pub(super) fn common_divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a.max(1) } else { common_divisor(b, a % b) }
+    block / gcd(block, inner)
 }

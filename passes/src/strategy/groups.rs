@@ -1,8 +1,8 @@
 //! Named groups of mesh axes: which devices split which kind of parallelism.
 
 use super::degrees::Degrees;
-use super::facts::{Facts, common_divisor};
-use shardc_ir::layout::axes;
+use super::facts::Facts;
+use shardc_ir::layout::{axes, gcd, primes};
 use shardc_ir::mesh::{Axis, AxisId, AxisRef, Mesh};
 
 /// The mesh of one pipeline stage and its groups.
@@ -87,24 +87,8 @@ impl Groups {
 
 /// How `tp` splits into kv heads and heads of a group.
 pub(super) fn split_heads(tp: u64, facts: &Facts) -> (u64, u64) {
-    let kv = facts.heads.iter().fold(tp, |n, &(kv, _)| common_divisor(n, kv));
+    let kv = facts.heads.iter().fold(tp, |n, &(kv, _)| gcd(n, kv));
     (kv, tp / kv.max(1))
-}
-
-/// Prime factors, largest first.
-fn primes(mut n: u64) -> Vec<u64> {
-    let mut out = Vec::new();
-    let mut p = 2;
-    while p * p <= n {
-        while n.is_multiple_of(p) {
-            out.push(p);
-            n /= p;
-        }
-        p += 1;
-    }
-    out.extend((n > 1).then_some(n));
-    out.reverse();
-    out
 }
 
 /// Atoms from the minor end.

@@ -4,8 +4,9 @@
 //! divisor of the degree. Where only a finer plan can run, which splits kv heads and the query heads
 //! of a group by different axes, the row says so.
 
-use super::facts::{Facts, common_divisor};
+use super::facts::Facts;
 use super::parts::{self, EVERYTHING, Legal, RANKS, refused, whole_heads};
+use shardc_ir::layout::gcd;
 
 /// What one part of a model says to a degree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,7 +178,7 @@ fn kv_copies(facts: &Facts, degree: u64) -> u64 {
     if facts.latent {
         return degree;
     }
-    let copies = facts.heads.iter().map(|&(kv, _)| degree / common_divisor(degree, kv));
+    let copies = facts.heads.iter().map(|&(kv, _)| degree / gcd(degree, kv));
     copies.max().unwrap_or(1)
 }
 
