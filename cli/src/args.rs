@@ -1,8 +1,8 @@
 //! The command line as types. Each command's own flags stand with the command.
 
 use crate::commands::{
-    bench, clusters, compile, completions, cost, degrees, evaluate, families, ops, opt, passes,
-    reshard, simulate, verify,
+    bench, clusters, compile, completions, cost, degrees, evaluate, explain, families, ops, opt,
+    passes, reshard, simulate, verify,
 };
 use crate::failure::{InSource, Outcome};
 use crate::input::{ModelFiles, Source};
@@ -47,6 +47,9 @@ pub enum Command {
     Cost(cost::CostArgs),
     /// Answer questions about layouts, one JSON object a line: memory, TTFT, TPOT, throughput
     Evaluate(evaluate::EvaluateArgs),
+    /// Explain a plan: what every operator and reshard costs, why layouts are what they are, and
+    /// what others would cost
+    Explain(Box<explain::ExplainArgs>),
     /// List the operators of the IR, or describe one with an example and its sharding rule
     Ops(ops::OpsArgs),
     /// Simulate a plan that serves a trace or random arrivals
@@ -73,6 +76,7 @@ impl Command {
             Command::Families(args) => args.json,
             Command::Clusters(args) => args.json,
             Command::Cost(args) => args.json,
+            Command::Explain(args) => args.json,
             Command::Ops(args) => args.json,
             Command::Simulate(args) => args.json,
             Command::Passes(args) => args.json,

@@ -10,6 +10,7 @@ pub mod cse;
 pub mod dce;
 pub mod edits;
 pub mod evaluate;
+pub mod explain;
 pub mod insert_reshards;
 pub mod localize;
 pub mod optimize_collectives;

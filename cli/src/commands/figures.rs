@@ -43,6 +43,15 @@ pub fn rate(x: f64) -> String {
     }
 }
 
+/// Bytes in the unit that gives one to three digits before the point: `12.6 MB`.
+pub fn size(bytes: u64) -> String {
+    let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+    match units.iter().find(|(unit, _)| bytes as f64 >= *unit) {
+        Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / unit),
+        None => format!("{bytes} B"),
+    }
+}
+
 /// Bytes in GiB, two digits.
 pub fn gib(bytes: u64) -> String {
     format!("{:.2}", bytes as f64 / (1u64 << 30) as f64)
@@ -70,6 +79,7 @@ mod tests {
         assert_eq!(magnitude(671_026_419_200), "671.03 B");
         assert_eq!(rate(1906.613), "1,906.6");
         assert_eq!(rate(488_092.88), "488,092");
+        assert_eq!([0, 999, 12_582_912].map(size).join(" "), "0 B 999 B 12.6 MB");
         assert_eq!(gib(13_156_288_256), "12.25");
         assert_eq!(percent(Ns::new(1), Ns::new(8)), "12.5 %");
     }

@@ -7,11 +7,13 @@ pub mod completions;
 pub mod cost;
 pub mod degrees;
 pub mod evaluate;
+pub mod explain;
 pub mod families;
 mod figures;
 pub mod ops;
 pub mod opt;
 pub mod passes;
+mod plan_file;
 pub mod reshard;
 pub mod simulate;
 pub mod verify;
@@ -29,6 +31,7 @@ pub fn run(command: &Command) -> Outcome {
         Command::Families(args) => families::run(args),
         Command::Clusters(args) => clusters::run(args),
         Command::Cost(args) => cost::run(args),
+        Command::Explain(args) => explain::run(args),
         Command::Ops(args) => ops::run(args),
         Command::Opt(args) => opt::run(args),
         Command::Passes(args) => passes::run(args),

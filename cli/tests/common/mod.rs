@@ -79,3 +79,26 @@ pub fn tree(dir: &Path) -> Vec<(String, Vec<u8>)> {
     out.sort();
     out
 }
+
+/// A text in which numbers with a unit are `#`, so that it holds while constants move.
+pub fn masked(text: &str) -> String {
+    const UNITS: [&str; 10] = ["ns", "us", "ms", "s", "%", "B", "kB", "MB", "GB", "TB"];
+    let line = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let indent = line.len() - line.trim_start().len();
+        let unit = |word: Option<&&str>| {
+            word.is_some_and(|w| UNITS.contains(&w.trim_matches(['(', ')', ',', ':'])))
+        };
+        let number = |word: &str| {
+            let bare = word.trim_matches(['(', '+', '−']).replace(',', "");
+            bare.parse::<f64>().is_ok()
+        };
+        let shown: Vec<&str> = words
+            .iter()
+            .enumerate()
+            .map(|(i, word)| if number(word) && unit(words.get(i + 1)) { "#" } else { word })
+            .collect();
+        " ".repeat(indent) + &shown.join(" ")
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}

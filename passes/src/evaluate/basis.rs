@@ -2,7 +2,7 @@
 //! guessed, and how far it may be off.
 
 use super::price::{self, Category, Priced};
-use super::{Pricing, StepModel, scaled};
+use super::{Pricing, StepModel, Work, scaled};
 use shardc_cost::source::Source;
 use shardc_cost::time::Ns;
 use shardc_ir::dim::Bindings;
@@ -105,6 +105,8 @@ pub struct Line<'a> {
     pub label: &'a str,
     /// Where reports count it.
     pub category: Category,
+    /// Products that one kernel computes; 1 of other work.
+    pub products: usize,
     /// Executions in a step.
     pub times: u64,
     /// One execution.
@@ -129,6 +131,10 @@ impl StepModel {
                 stage,
                 label: &item.label,
                 category: item.work.category(),
+                products: match &item.work {
+                    Work::Gemm { n, .. } => n.len(),
+                    _ => 1,
+                },
                 times: item.times,
                 priced: price::price(&item.work, &pricer, &fabric, bind),
             })

@@ -1,6 +1,6 @@
 //! A plan as JSON: the summary that `--json` prints, and `plan.json` with everything else.
 
-use super::CompileArgs;
+use super::RequestArgs;
 use crate::commands::clusters::constants;
 use crate::failure;
 use serde_json::{Map, Value, json};
@@ -30,7 +30,7 @@ pub struct Document<'a> {
     /// The request.
     pub request: &'a Request,
     /// The command line.
-    pub args: &'a CompileArgs,
+    pub args: &'a RequestArgs,
 }
 
 impl Document<'_> {

@@ -6,7 +6,6 @@ mod request;
 mod screen;
 mod sources;
 
-use crate::args::ModelArgs;
 use crate::failure::{Failure, InSource, Outcome};
 use crate::input::{self, ModelFiles};
 use crate::output;
@@ -17,6 +16,9 @@ use shardc_ir::diag::Diagnostic;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
+pub use request::RequestArgs;
+pub use sources::plus_minus;
+
 /// Compiles a model for a cluster.
 ///
 /// Chooses parallel degrees for prefill and decode, lowers the model to what every GPU runs, and
@@ -24,60 +26,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, clap::Args)]
 pub struct CompileArgs {
     #[command(flatten)]
-    model: ModelArgs,
-    /// A preset such as h100x8 or h100x8x4 (`shardc clusters` lists them), or a cluster file
-    /// (docs/cluster.md)
-    #[arg(long, value_name = "PRESET|FILE")]
-    cluster: String,
-    /// Use the first N devices: N up to a node, or whole nodes; `auto`: the fewest that meet the
-    /// request
-    #[arg(long, value_name = "N|auto", allow_negative_numbers = true)]
-    gpus: Option<request::Gpus>,
-    /// Tokens of a prompt
-    #[arg(long, value_name = "N", default_value_t = 1024, allow_negative_numbers = true)]
-    isl: u64,
-    /// Tokens of an answer
-    #[arg(long, value_name = "N", default_value_t = 1024, allow_negative_numbers = true)]
-    osl: u64,
-    /// Requests in flight [default: what the objective likes best]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    concurrency: Option<u64>,
-    /// What the best plan is
-    #[arg(long, value_enum, default_value_t = request::Goal::Throughput)]
-    objective: request::Goal,
-    /// Largest mean time to the first token, ms
-    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
-    ttft: Option<f64>,
-    /// Largest mean time of each later token, ms
-    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
-    tpot: Option<f64>,
-    /// Format of the KV cache [default: that of the activations]
-    #[arg(long, value_name = "D")]
-    kv_dtype: Option<String>,
-    /// Longest context that memory must hold, tokens [default: isl + osl]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    max_len: Option<u64>,
-    /// Part of device memory that may be used; driver and communication buffers are counted apart
-    #[arg(long, value_name = "F", default_value_t = 1.0, allow_negative_numbers = true)]
-    mem_fraction: f64,
-    /// How to search: degrees, megatron-2021[:min|half|tp8], megatron-folded[:min|half|tp8]
-    #[arg(long, value_name = "NAME", default_value = "degrees")]
-    search: String,
-    /// Force the degrees: tp=4,dp=2,ep=8; missing ones are 1, and etp is tp without ep
-    #[arg(long, value_name = "DEGREES")]
-    layout: Option<String>,
-    /// Layers of each pipeline stage, such as 16,32 [default: as equal as they can be]
-    #[arg(long, value_name = "N,N,…", requires = "layout", value_delimiter = ',')]
-    stages: Option<Vec<u64>>,
-    /// Pin layouts: a file of lines `op-pattern: layout`, such as `*/attn.o: [{dp}, {}, {tp}]`
-    #[arg(long, value_name = "FILE")]
-    pin: Option<PathBuf>,
-    /// Seed of searches that draw at random; the ones above do not
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
-    /// Whose kernels are priced: vllm, sglang, trtllm, shardc
-    #[arg(long, value_name = "NAME", default_value = "vllm")]
-    profile: String,
+    request: RequestArgs,
     /// Write plan.json and the program after each pass into this directory
     #[arg(short = 'o', value_name = "DIR")]
     out: Option<PathBuf>,
@@ -91,6 +40,22 @@ pub struct CompileArgs {
 /// Errors: input that cannot be read, a request that nothing satisfies, output that cannot be
 /// written.
 pub fn run(args: &CompileArgs) -> Outcome {
+    let (request, plan) = compiled(&args.request)?;
+    let document = document::Document { plan: &plan, request: &request, args: &args.request };
+    let written = match &args.out {
+        Some(out) => directory::write(out, &document.files())?,
+        None => Vec::new(),
+    };
+    output::print(&match args.json {
+        true => format!("{:#}\n", document.summary(&written)),
+        false => screen::show(&document, args.out.as_deref(), &written),
+    })
+}
+
+/// The plan of a command line, with its request.
+///
+/// Errors: input that cannot be read, a request that nothing satisfies.
+pub fn compiled(args: &RequestArgs) -> Outcome<(Request, Plan)> {
     let files = input::model(&args.model.path)?;
     let pins = args.pin.as_deref().map(input::pins).transpose()?;
     let request = request::build(args, &files, pins.as_ref())?;
@@ -100,15 +65,7 @@ pub fn run(args: &CompileArgs) -> Outcome {
         Some(pins) => failure.within(pins),
         None => failure,
     })?;
-    let document = document::Document { plan: &plan, request: &request, args };
-    let written = match &args.out {
-        Some(out) => directory::write(out, &document.files())?,
-        None => Vec::new(),
-    };
-    output::print(&match args.json {
-        true => format!("{:#}\n", document.summary(&written)),
-        false => screen::show(&document, &written),
-    })
+    Ok((request, plan))
 }
 
 /// Compares the index beside the model, if there is one.
@@ -117,7 +74,7 @@ fn check_index(files: &ModelFiles, model: &Model) -> Outcome<Vec<Diagnostic>> {
     Ok(index::check(&model.published, &source.text).in_source(source)?.notes)
 }
 
-fn choose(args: &CompileArgs, request: &Request, model: &Model) -> Result<Plan, Failure> {
+fn choose(args: &RequestArgs, request: &Request, model: &Model) -> Result<Plan, Failure> {
     let bar = std::io::stderr().is_terminal().then(progress_bar);
     let mut progress = |done: u64, total: u64| {
         if let Some(bar) = &bar {

@@ -1,7 +1,6 @@
 //! From flags to a request.
 
-use super::CompileArgs;
-use crate::args;
+use crate::args::{self, ModelArgs};
 use crate::failure::Outcome;
 use crate::input::{self, ModelFiles, Source};
 use clap::ValueEnum;
@@ -13,6 +12,7 @@ use shardc_cost::time::Ns;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_passes::search::Method;
 use shardc_passes::strategy::Degrees;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// How many devices of the cluster are used.
@@ -46,11 +46,71 @@ pub enum Goal {
     Latency,
 }
 
+/// What is to be compiled, and for what.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RequestArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// A preset such as h100x8 or h100x8x4 (`shardc clusters` lists them), or a cluster file
+    /// (docs/cluster.md)
+    #[arg(long, value_name = "PRESET|FILE")]
+    pub cluster: Option<String>,
+    /// Use the first N devices: N up to a node, or whole nodes; `auto`: the fewest that meet the
+    /// request
+    #[arg(long, value_name = "N|auto", allow_negative_numbers = true)]
+    pub gpus: Option<Gpus>,
+    /// Tokens of a prompt
+    #[arg(long, value_name = "N", default_value_t = 1024, allow_negative_numbers = true)]
+    pub isl: u64,
+    /// Tokens of an answer
+    #[arg(long, value_name = "N", default_value_t = 1024, allow_negative_numbers = true)]
+    pub osl: u64,
+    /// Requests in flight [default: what the objective likes best]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub concurrency: Option<u64>,
+    /// What the best plan is
+    #[arg(long, value_enum, default_value_t = Goal::Throughput)]
+    pub objective: Goal,
+    /// Largest mean time to the first token, ms
+    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
+    pub ttft: Option<f64>,
+    /// Largest mean time of each later token, ms
+    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
+    pub tpot: Option<f64>,
+    /// Format of the KV cache [default: that of the activations]
+    #[arg(long, value_name = "D")]
+    pub kv_dtype: Option<String>,
+    /// Longest context that memory must hold, tokens [default: isl + osl]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub max_len: Option<u64>,
+    /// Part of device memory that may be used; driver and communication buffers are counted apart
+    #[arg(long, value_name = "F", default_value_t = 1.0, allow_negative_numbers = true)]
+    pub mem_fraction: f64,
+    /// How to search: degrees, megatron-2021[:min|half|tp8], megatron-folded[:min|half|tp8]
+    #[arg(long, value_name = "NAME", default_value = "degrees")]
+    pub search: String,
+    /// Force the degrees: tp=4,dp=2,ep=8; missing ones are 1, and etp is tp without ep
+    #[arg(long, value_name = "DEGREES")]
+    pub layout: Option<String>,
+    /// Layers of each pipeline stage, such as 16,32 [default: as equal as they can be]
+    #[arg(long, value_name = "N,N,…", requires = "layout", value_delimiter = ',')]
+    pub stages: Option<Vec<u64>>,
+    /// Pin layouts: a file of lines `op-pattern: layout`, such as `*/attn.o: [{dp}, {}, {tp}]`
+    #[arg(long, value_name = "FILE")]
+    pub pin: Option<PathBuf>,
+    /// Seed of searches that draw at random; the ones above do not
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Whose kernels are priced: vllm, sglang, trtllm, shardc
+    #[arg(long, value_name = "NAME", default_value = "vllm")]
+    pub profile: String,
+}
+
 /// The request of a command line.
 ///
 /// Errors: a flag's value that means nothing, a cluster that cannot be read or taken.
-pub fn build(args: &CompileArgs, files: &ModelFiles, pins: Option<&Source>) -> Outcome<Request> {
-    let pool = input::cluster(&args.cluster)?;
+pub fn build(args: &RequestArgs, files: &ModelFiles, pins: Option<&Source>) -> Outcome<Request> {
+    let pool = input::cluster(args.cluster.as_deref().ok_or_else(no_cluster)?)?;
     let cluster = match args.gpus {
         Some(Gpus::Count(n)) => pool.take(n)?,
         Some(Gpus::Auto) | None => pool.clone(),
@@ -102,4 +162,10 @@ fn unknown_profile(name: &str) -> Box<Diagnostic> {
     let message = format!("there is no profile `{name}`");
     let help = format!("choose one of {}", Profile::NAMES.join(", "));
     Box::new(Diagnostic::error(codes::UNKNOWN_PROFILE, message).help(help))
+}
+
+fn no_cluster() -> Box<Diagnostic> {
+    let message = "no cluster is named: --cluster <PRESET|FILE> is required";
+    let help = "name a preset such as h100x8 (`shardc clusters` lists them), or a cluster file";
+    Box::new(Diagnostic::error(codes::USAGE, message).help(help))
 }

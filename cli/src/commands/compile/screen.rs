@@ -11,9 +11,10 @@ use shardc_passes::evaluate::Category;
 use shardc_passes::strategy::megatron::Phase;
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::path::Path;
 
 /// The screen of a plan; `written` are the files of its directory.
-pub fn show(document: &Document<'_>, written: &[String]) -> String {
+pub fn show(document: &Document<'_>, directory: Option<&Path>, written: &[String]) -> String {
     let mut out = String::new();
     model(&mut out, document);
     cluster(&mut out, document);
@@ -23,7 +24,7 @@ pub fn show(document: &Document<'_>, written: &[String]) -> String {
     side_by_side(&mut out, &left, &right);
     collectives(&mut out, document);
     let _ = writeln!(out, "{}", sources::constants(document.plan));
-    files(&mut out, document, written);
+    files(&mut out, directory, written);
     for note in &document.plan.notes {
         let _ = writeln!(out, "{note}");
     }
@@ -299,8 +300,8 @@ fn collectives(out: &mut String, document: &Document<'_>) {
     }
 }
 
-fn files(out: &mut String, document: &Document<'_>, written: &[String]) {
-    let Some(dir) = &document.args.out else { return };
+fn files(out: &mut String, directory: Option<&Path>, written: &[String]) {
+    let Some(dir) = directory else { return };
     let of = |phase: &str| written.iter().filter(|f| f.contains(&format!("ir/{phase}/"))).count();
     let _ = writeln!(
         out,

@@ -4,20 +4,17 @@
 use super::SimulateArgs;
 use super::load::TOKENS;
 use crate::args::{self, ModelArgs};
-use crate::failure::{Failure, InSource, Outcome};
-use crate::input::{self, Source};
+use crate::commands::plan_file::{cluster_of, damaged, profile, verified};
+use crate::failure::{InSource, Outcome};
+use crate::input;
 use serde::Deserialize;
 use shardc::codes;
 use shardc::facade::service::Service;
 use shardc::facade::{self, ModelRequest, Request};
-use shardc_cost::machine::Cluster;
 use shardc_cost::memory::Memory;
-use shardc_cost::profile::Profile;
 use shardc_cost::serving::Load;
-use shardc_ir::diag::{Diagnostic, Result};
+use shardc_ir::diag::Diagnostic;
 use shardc_ir::graph::{FuncKind, Level, Module};
-use shardc_ir::text::parse;
-use shardc_ir::verify::verify_text;
 use shardc_passes::search::Method;
 use shardc_passes::strategy::Degrees;
 use std::path::Path;
@@ -119,7 +116,7 @@ fn read(args: &SimulateArgs, directory: &Path) -> Outcome<Plan> {
     if degrees.devices() != asked.devices || degrees.devices() == 0 {
         return Err(damaged("the plan's degrees do not make its devices").into());
     }
-    let cluster = cluster_of(args.cluster.as_deref(), asked)?.take(asked.devices)?;
+    let cluster = cluster_of(args.cluster.as_deref(), &asked.cluster)?.take(asked.devices)?;
     let bytes = &file.plan.memory;
     if cluster.device.memory.capacity_bytes != bytes.capacity {
         let message = format!("the plan was made for another device than that of {}", cluster.name);
@@ -163,23 +160,6 @@ impl Bytes {
     }
 }
 
-fn damaged(message: impl Into<String>) -> Box<Diagnostic> {
-    let help = "compile the model again with `shardc compile MODEL -o DIR`";
-    Box::new(Diagnostic::error(codes::PLAN, message).help(help))
-}
-
-/// The cluster that the user names, or else the plan's.
-fn cluster_of(named: Option<&str>, asked: &Asked) -> Outcome<Cluster> {
-    if let Some(name) = named {
-        return input::cluster(name);
-    }
-    input::cluster(&asked.cluster).map_err(|_| {
-        let message = format!("the plan's cluster `{}` is no preset", asked.cluster);
-        let help = "name the cluster file of the plan with --cluster";
-        Box::new(Diagnostic::error(codes::PLAN, message).help(help)).into()
-    })
-}
-
 /// The local program of a phase: the last of its files, one `program` a stage.
 fn local(directory: &Path, files: &[String], phase: &str, stages: u64) -> Outcome<Module> {
     let prefix = format!("ir/{phase}/");
@@ -193,23 +173,6 @@ fn local(directory: &Path, files: &[String], phase: &str, stages: u64) -> Outcom
         return Err(damaged(message).into());
     }
     Ok(module)
-}
-
-fn verified(source: &Source) -> Outcome<Module> {
-    let first = |found: Vec<Diagnostic>| {
-        let first = found.into_iter().next();
-        Failure::from(first.map_or_else(|| damaged(source.name.clone()), Box::new)).within(source)
-    };
-    let (module, spans) = parse(&source.text).into_result().map_err(first)?;
-    Ok(verify_text(module, &spans).map_err(first)?.into_inner())
-}
-
-fn profile(name: &str) -> Result<Profile> {
-    Profile::named(name).ok_or_else(|| {
-        let message = format!("there is no profile `{name}`");
-        let help = format!("choose one of {}", Profile::NAMES.join(", "));
-        Box::new(Diagnostic::error(codes::UNKNOWN_PROFILE, message).help(help))
-    })
 }
 
 fn compile(args: &SimulateArgs, path: &Path, mean: Option<(u64, u64)>) -> Outcome<Plan> {

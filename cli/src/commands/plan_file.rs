@@ -1,0 +1,54 @@
+//! What commands share that read the directory of an earlier plan.
+
+use crate::failure::{Failure, Outcome};
+use crate::input::{self, Source};
+use shardc::codes;
+use shardc_cost::machine::Cluster;
+use shardc_cost::profile::Profile;
+use shardc_ir::diag::{Diagnostic, Result};
+use shardc_ir::graph::Module;
+use shardc_ir::text::parse;
+use shardc_ir::verify::verify_text;
+
+/// A plan's directory that cannot be used, and what helps.
+pub fn damaged(message: impl Into<String>) -> Box<Diagnostic> {
+    let help = "compile the model again with `shardc compile MODEL -o DIR`";
+    Box::new(Diagnostic::error(codes::PLAN, message).help(help))
+}
+
+/// The cluster that the user names, or else the plan's.
+///
+/// Errors: `U132` where the plan's is no preset, or what is wrong with the named one.
+pub fn cluster_of(named: Option<&str>, asked: &str) -> Outcome<Cluster> {
+    if let Some(name) = named {
+        return input::cluster(name);
+    }
+    input::cluster(asked).map_err(|_| {
+        let message = format!("the plan's cluster `{asked}` is no preset");
+        let help = "name the cluster file of the plan with --cluster";
+        Box::new(Diagnostic::error(codes::PLAN, message).help(help)).into()
+    })
+}
+
+/// A program of a plan's directory.
+///
+/// Errors: what the parser or the verifier finds.
+pub fn verified(source: &Source) -> Outcome<Module> {
+    let first = |found: Vec<Diagnostic>| {
+        let first = found.into_iter().next();
+        Failure::from(first.map_or_else(|| damaged(source.name.clone()), Box::new)).within(source)
+    };
+    let (module, spans) = parse(&source.text).into_result().map_err(first)?;
+    Ok(verify_text(module, &spans).map_err(first)?.into_inner())
+}
+
+/// The profile of a name.
+///
+/// Errors: `U009`.
+pub fn profile(name: &str) -> Result<Profile> {
+    Profile::named(name).ok_or_else(|| {
+        let message = format!("there is no profile `{name}`");
+        let help = format!("choose one of {}", Profile::NAMES.join(", "));
+        Box::new(Diagnostic::error(codes::UNKNOWN_PROFILE, message).help(help))
+    })
+}
