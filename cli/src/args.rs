@@ -2,7 +2,7 @@
 
 use crate::commands::{
     bench, clusters, compile, completions, cost, degrees, evaluate, explain, families, ops, opt,
-    passes, reshard, simulate, verify,
+    passes, reshard, run, simulate, verify,
 };
 use crate::failure::{InSource, Outcome};
 use crate::input::{ModelFiles, Source};
@@ -56,6 +56,8 @@ pub enum Command {
     Simulate(Box<simulate::SimulateArgs>),
     /// Hold the programs of a plan against its model, run at reduced sizes
     Verify(verify::VerifyArgs),
+    /// Run a plan's programs with the weights of a checkpoint, on simulated devices
+    Run(run::RunArgs),
     /// Run passes on a program of the IR and print what they leave: the pass workbench
     Opt(opt::OptArgs),
     /// List the passes and pipelines, or describe one
@@ -81,6 +83,7 @@ impl Command {
             Command::Simulate(args) => args.json,
             Command::Passes(args) => args.json,
             Command::Verify(args) => args.json,
+            Command::Run(args) => args.json,
             Command::Evaluate(_)
             | Command::Opt(_)
             | Command::Bench(_)

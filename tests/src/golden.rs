@@ -1,10 +1,11 @@
 //! The golden models: tiny checkpoints with the logits that Hugging Face `transformers` gives.
 
 use crate::checkpoint::{self, Result};
+use shardc::facade;
 use shardc_frontend::config::{Options, read};
-use shardc_frontend::graph;
 use shardc_frontend::spec::ModelSpec;
 use shardc_interp::{Inputs, Tensor};
+use shardc_runtime::weights::{Checkpoint, Source};
 use std::fs;
 use std::path::Path;
 
@@ -25,8 +26,7 @@ impl Golden {
         let folder = config.parent().ok_or("a configuration without a folder")?;
         let spec =
             read(&fs::read_to_string(config)?, &Options::default()).map_err(|d| d.message)?.spec;
-        let tensors = checkpoint::tensors(&fs::read(folder.join("model.safetensors"))?)?;
-        let weights = checkpoint::weights(&graph::weights(&spec), &tensors)?;
+        let weights = weights(folder, &facade::sources(&spec))?;
         let expected = checkpoint::tensors(&fs::read(folder.join("golden.safetensors"))?)?;
         let facts = serde_json::from_str(&fs::read_to_string(folder.join("golden.json"))?)?;
         Ok(Golden { spec, weights, expected, facts })
@@ -42,4 +42,17 @@ impl Golden {
     pub fn expects(&self, name: &str) -> Result<&Tensor> {
         self.expected.get(name).ok_or_else(|| format!("no golden tensor {name}").into())
     }
+}
+
+/// The weight parameters of `@main`, whole.
+fn weights(folder: &Path, sources: &[Source]) -> Result<Inputs> {
+    let checkpoint = Checkpoint::open(folder).map_err(|d| d.to_string())?;
+    let of = |source: &Source| {
+        let ranges = source.whole();
+        let numbers = checkpoint.part(source, &ranges).map_err(|d| d.to_string())?;
+        let shape = ranges.iter().map(|r| r.end as usize).collect();
+        let numbers = numbers.into_iter().map(f64::from).collect();
+        Ok((source.param.clone(), Tensor::new(shape, numbers)?))
+    };
+    sources.iter().map(of).collect()
 }

@@ -14,6 +14,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("cost", Some(&["shardc-ir"])),
     ("passes", Some(&["shardc-ir", "shardc-cost"])),
     ("interp", Some(&["shardc-ir"])),
+    ("runtime", Some(&["shardc-ir"])),
     ("verify", Some(&["shardc-ir", "shardc-interp", "shardc-passes"])),
     ("cli", None),
     ("tests", None),

@@ -25,6 +25,8 @@ mod weights;
 pub use case::{Case, Difference, Sizes};
 pub use programs::{Phase, Program, Programs};
 
+pub use weights::rows as vocabulary;
+
 use classes::Classes;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::graph::{Level, Module};

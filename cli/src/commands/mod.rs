@@ -15,6 +15,7 @@ pub mod opt;
 pub mod passes;
 mod plan_file;
 pub mod reshard;
+pub mod run;
 pub mod simulate;
 pub mod verify;
 
@@ -37,6 +38,7 @@ pub fn run(command: &Command) -> Outcome {
         Command::Passes(args) => passes::run(args),
         Command::Simulate(args) => simulate::run(args),
         Command::Verify(args) => verify::run(args),
+        Command::Run(args) => run::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Completions(args) => completions::run(args),
     }

@@ -1,15 +1,13 @@
 //! `shardc verify`: whether the programs of a plan compute what the model computes.
 
-use crate::failure::{Failure, Outcome};
-use crate::input::{self, Source};
+use super::plan_file::{damaged, verified};
+use crate::failure::Outcome;
+use crate::input;
 use crate::output;
 use serde::Deserialize;
 use serde_json::json;
 use shardc::codes;
 use shardc_ir::diag::Diagnostic;
-use shardc_ir::graph::Module;
-use shardc_ir::text::parse;
-use shardc_ir::verify::verify_text;
 use shardc_verify::{Phase, Program, Programs, Report, verify};
 use std::path::{Path, PathBuf};
 
@@ -74,20 +72,6 @@ fn program(path: &Path, name: &str) -> Outcome<Program> {
     let stem = name.strip_suffix(".sir").unwrap_or(name);
     let pass = stem.split_once('-').map_or(stem, |(_, pass)| pass);
     Ok(Program { pass: pass.to_string(), module })
-}
-
-fn verified(source: &Source) -> Outcome<Module> {
-    let first = |found: Vec<Diagnostic>| {
-        let first = found.into_iter().next();
-        Failure::from(first.map_or_else(|| damaged(source.name.clone()), Box::new)).within(source)
-    };
-    let (module, spans) = parse(&source.text).into_result().map_err(first)?;
-    Ok(verify_text(module, &spans).map_err(first)?.into_inner())
-}
-
-fn damaged(message: impl Into<String>) -> Box<Diagnostic> {
-    let help = "compile the model again with `shardc compile MODEL -o DIR`";
-    Box::new(Diagnostic::error(codes::PLAN, message).help(help))
 }
 
 fn document(report: &Report) -> serde_json::Value {

@@ -18,10 +18,12 @@ mod plan;
 pub mod pricing;
 pub mod service;
 mod sources;
+mod weights;
 
 pub use exchange::Exchange;
 pub use plan::{PhasePlan, Plan, plan, plan_fewest};
 pub use sources::ServiceErrors;
+pub use weights::sources;
 
 use shardc_cost::machine::Cluster;
 use shardc_cost::profile::Profile;

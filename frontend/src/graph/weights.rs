@@ -22,6 +22,8 @@ pub struct WeightMap {
     /// Tensor of each layer, in order; one entry outside layers. `{e}` numbers the expert; `{h}`
     /// numbers the head where each head has a tensor of its own, heads outermost.
     pub tensors: Vec<String>,
+    /// Whether the parameter has a dimension of layers.
+    pub stacked: bool,
     /// Routed experts along the slice's first dimension. Where the tensor names hold no `{e}`, one
     /// tensor holds all experts, outermost.
     pub experts: Option<u64>,
@@ -57,7 +59,8 @@ pub fn weights(spec: &ModelSpec) -> Vec<WeightMap> {
 fn outside(params: Vec<Param>, weights: &[Weight]) -> Vec<WeightMap> {
     let map = |p: &Param| {
         let weight = weights.iter().find(|w| w.role == p.role)?;
-        Some(slice_map(p, p.name.clone(), vec![weight.tensor.clone()], weight.packing, weights))
+        let tensors = vec![weight.tensor.clone()];
+        Some(slice_map(p, p.name.clone(), tensors, weight.packing, weights))
     };
     params.iter().filter_map(map).collect()
 }
@@ -71,7 +74,8 @@ fn inside(spec: &ModelSpec, class: &Class) -> Vec<WeightMap> {
         let tensors: Option<Vec<String>> = layers.iter().map(of_layer).collect();
         let first = layers.first()?;
         let packing = first.iter().find(|w| w.role == p.role)?.packing;
-        Some(slice_map(p, format!("{}.{}", class.name, p.name), tensors?, packing, first))
+        let name = format!("{}.{}", class.name, p.name);
+        Some(WeightMap { stacked: true, ..slice_map(p, name, tensors?, packing, first) })
     };
     class.params.iter().filter_map(map).collect()
 }
@@ -89,6 +93,7 @@ fn slice_map(
         dims: param.dims.clone(),
         inputs: split - batch,
         tensors,
+        stacked: false,
         experts: (batch > 0).then(|| param.dims[0]),
         transposed: packing.transposed && split > batch,
         rows: param.rows.or_else(|| fused_rows(param, packing.fusion, weights)),

@@ -4,8 +4,9 @@ use super::RequestArgs;
 use crate::commands::clusters::constants;
 use crate::failure;
 use serde_json::{Map, Value, json};
-use shardc::facade::{Exchange, PhasePlan, Plan, Request};
+use shardc::facade::{self, Exchange, PhasePlan, Plan, Request};
 use shardc_cost::memory::Memory;
+use shardc_frontend::spec::ModelSpec;
 use shardc_ir::dim::Bindings;
 use shardc_ir::graph::{Func, FuncKind, Module};
 use shardc_ir::mesh::AxisRef;
@@ -82,6 +83,7 @@ impl Document<'_> {
                 }
             }
         }
+        files.insert(0, ("weights.json".to_string(), weights(&self.plan.model.published)));
         let mut names = vec!["plan.json".to_string()];
         names.extend(files.iter().map(|(name, _)| name.clone()));
         files.insert(0, ("plan.json".to_string(), format!("{:#}\n", self.full(&names))));
@@ -255,6 +257,11 @@ impl Document<'_> {
         }
         Value::Object(out)
     }
+}
+
+/// The text of `weights.json`: which tensors of a checkpoint fill which parameter.
+fn weights(spec: &ModelSpec) -> String {
+    format!("{:#}\n", json!(facade::sources(spec)))
 }
 
 /// Weights and caches of a program.

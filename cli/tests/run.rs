@@ -1,0 +1,93 @@
+//! `shardc run` from the outside: golden checkpoints give the logits of `transformers`, on any devices.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops where the project is wrong")]
+
+mod common;
+
+use common::{scratch, shardc};
+use safetensors::SafeTensors;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn golden(model: &str) -> String {
+    format!("{}/../examples/golden/{model}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Compiles a golden model for so many devices under a layout.
+fn plan(test: &str, model: &str, gpus: &str, layout: &str) -> PathBuf {
+    let directory = scratch(test).join("plan");
+    let (config, out) = (format!("{}/config.json", golden(model)), directory.display().to_string());
+    let sizes = ["--isl", "16", "--osl", "8", "--layout", layout, "-o", &out];
+    let run = shardc(
+        &[&["compile", &config, "--cluster", "h100x8", "--gpus", gpus], &sizes[..]].concat(),
+    );
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    directory
+}
+
+fn run(directory: &Path, model: &str, more: &[&str]) -> common::Run {
+    let (path, weights) = (directory.display().to_string(), golden(model));
+    shardc(&[&["run", &path, "--weights", &weights], more].concat())
+}
+
+/// The numbers of a tensor in f32.
+fn numbers(bytes: &[u8], name: &str) -> (Vec<usize>, Vec<f32>) {
+    let tensors = SafeTensors::deserialize(bytes).unwrap();
+    let view = tensors.tensor(name).unwrap();
+    let numbers = view.data().as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)).collect();
+    (view.shape().to_vec(), numbers)
+}
+
+fn equal(test: &str, model: &str, gpus: &str, layout: &str) {
+    let directory = plan(test, model, gpus, layout);
+    let file = format!("{}/golden.safetensors", golden(model));
+    let logits = directory.with_file_name("logits.safetensors").display().to_string();
+    let run = run(&directory, model, &["--tokens-file", &file, "--logits", &logits]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let (wanted, got) = (fs::read(&file).unwrap(), fs::read(&logits).unwrap());
+    let facts = fs::read_to_string(format!("{}/golden.json", golden(model))).unwrap();
+    let facts: serde_json::Value = serde_json::from_str(&facts).unwrap();
+    let atol = facts["tolerance"]["float32"]["logits_atol"].as_f64().unwrap() as f32;
+    for name in ["logits_prefill", "logits_decode"] {
+        let (wanted, got) = (numbers(&wanted, name), numbers(&got, name));
+        assert_eq!(wanted.0, got.0, "{name}");
+        let far = |(a, b): (&f32, &f32)| (a - b).abs() > atol + 1e-5 * a.abs();
+        assert!(!wanted.1.iter().zip(&got.1).any(far), "{name} of {model} under {layout}");
+    }
+}
+
+#[test]
+fn logits_are_those_of_transformers() {
+    equal("run-dense", "qwen2-tiny", "4", "tp=2,pp=2");
+    equal("run-experts", "mixtral-tiny", "6", "tp=2,dp=3,ep=6");
+    equal("run-latent", "deepseek_v3-tiny", "8", "tp=2,cp=2,dp=2,ep=4");
+}
+
+#[test]
+fn tokens_are_generated_greedily() {
+    let directory = plan("run-greedy", "llama-tiny", "2", "tp=2");
+    let first = run(&directory, "llama-tiny", &["--tokens", "5,6,7", "--decode", "3", "--json"]);
+    assert_eq!(first.code, 0, "{}", first.stderr);
+    let tokens = first.json()["tokens"][0].clone();
+    let list: Vec<u64> = tokens.as_array().unwrap().iter().map(|t| t.as_u64().unwrap()).collect();
+    assert_eq!(list.len(), 4);
+    let longer = format!("5,6,7,{},{}", list[0], list[1]);
+    let again = run(&directory, "llama-tiny", &["--tokens", &longer, "--decode", "1", "--json"]);
+    assert_eq!(again.json()["tokens"][0], serde_json::json!(list[2..]), "from the middle on");
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let directory = plan("run-unfit", "llama-tiny", "1", "tp=1");
+    let code = |model: &str, more: &[&str]| {
+        let run = run(&directory, model, &[more, &["--json"]].concat());
+        assert_ne!(run.code, 0);
+        run.json()["error"]["code"].as_str().unwrap().to_string()
+    };
+    assert_eq!(code("llama-tiny", &["--tokens", "1,9999"]), "U150");
+    assert_eq!(code("llama-tiny", &["--tokens-file", "/nowhere"]), "U002");
+    assert_eq!(code("qwen3-tiny", &["--tokens", "1"]), "W004");
+    assert_eq!(code("mixtral-tiny", &["--tokens", "1"]), "W004");
+    let logits = directory.join("absent/logits.safetensors").display().to_string();
+    assert_eq!(code("llama-tiny", &["--tokens", "1", "--logits", &logits]), "U005");
+}

@@ -1,0 +1,91 @@
+//! Scales of quantised matrices, as checkpoints store them beside the numbers.
+
+use super::checkpoint::{Checkpoint, Stored};
+use super::number;
+use crate::codes;
+use shardc_ir::diag::{Diagnostic, Result};
+
+/// Elements that one MXFP4 scale stands for (OCP MX 1.0).
+const MX_BLOCK: u64 = 32;
+
+/// The scales of one matrix: a grid over outputs and inputs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scales {
+    /// Outputs and inputs that one scale stands for.
+    block: (u64, u64),
+    /// Scales of a row of blocks.
+    columns: u64,
+    values: Vec<f32>,
+}
+
+impl Scales {
+    /// The scales of matrix `matrix` of `count` in tensor `name`, each `[outputs, inputs]`; none
+    /// where the checkpoint has none.
+    ///
+    /// A scale multiplies: `weight_scale_inv` of DeepSeek's blocks, `weight_scale` of a tensor or of
+    /// its rows.
+    ///
+    /// # Errors
+    /// `W001` to `W005`.
+    pub fn of(
+        checkpoint: &Checkpoint,
+        name: &str,
+        (matrix, count): (u64, u64),
+        (outputs, inputs): (u64, u64),
+    ) -> Result<Option<Scales>> {
+        let found = ["_scale_inv", "_scale"].map(|suffix| format!("{name}{suffix}"));
+        let Some(name) = found.into_iter().find(|name| checkpoint.get(name).is_some()) else {
+            return Ok(None);
+        };
+        let stored = checkpoint.find(&name)?;
+        let total = stored.shape.iter().map(|&n| n as u64).product::<u64>();
+        let own = total / count.max(1);
+        let values = checkpoint.bytes(stored, matrix * own, own)?;
+        let values = number::decode(stored.dtype, &values).ok_or_else(|| format(&name, stored))?;
+        let columns = match stored.shape[..] {
+            [.., rows, columns] if rows as u64 * columns as u64 == own => columns as u64,
+            _ if own == outputs => 1,
+            _ => own,
+        };
+        let rows = own / columns.max(1);
+        let block = (span(outputs, rows), span(inputs, columns));
+        Ok(Some(Scales { block, columns, values }))
+    }
+
+    /// The factor on an element.
+    pub fn at(&self, output: u64, input: u64) -> f32 {
+        let at = output / self.block.0 * self.columns + input / self.block.1;
+        self.values.get(at as usize).copied().unwrap_or(f32::NAN)
+    }
+}
+
+/// Elements of a block where `blocks` cover `size`, the last perhaps in part: a power of two.
+fn span(size: u64, blocks: u64) -> u64 {
+    size.div_ceil(blocks.max(1)).max(1).next_power_of_two()
+}
+
+/// The error of a format that is not read.
+pub(super) fn format(name: &str, stored: &Stored) -> Box<Diagnostic> {
+    let message = format!("`{name}` is stored in {:?}, which is not read", stored.dtype);
+    let help = "convert the checkpoint to bf16, f16, f32 or fp8";
+    Box::new(Diagnostic::error(codes::FORMAT, message).help(help))
+}
+
+/// A row of inputs of an MXFP4 matrix, elements `from..from + count` of the tensor: two to a byte, the
+/// lower half first, a power of two for each 32.
+///
+/// # Errors
+/// `W001` to `W005`.
+pub fn mxfp4(checkpoint: &Checkpoint, name: &str, from: u64, count: u64) -> Result<Vec<f32>> {
+    let blocks = checkpoint.find(&format!("{name}_blocks"))?;
+    let scales = checkpoint.find(&format!("{name}_scales"))?;
+    let (first, last) = (from / MX_BLOCK, (from + count).div_ceil(MX_BLOCK));
+    let bytes = checkpoint.bytes(blocks, first * MX_BLOCK / 2, (last - first) * MX_BLOCK / 2)?;
+    let powers = checkpoint.bytes(scales, first, last - first)?;
+    let element = |i: u64| {
+        let i = (i - first * MX_BLOCK) as usize;
+        let bits = if i.is_multiple_of(2) { bytes[i / 2] & 15 } else { bytes[i / 2] >> 4 };
+        number::e2m1(bits) * number::e8m0(powers[i / MX_BLOCK as usize])
+    };
+    Ok((from..from + count).map(element).collect())
+}
