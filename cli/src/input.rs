@@ -10,13 +10,18 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Largest configuration, cluster and pin file, bytes.
+/// Largest configuration and cluster file, bytes.
 const MAX_TEXT: u64 = 16 << 20;
+/// Largest pin file, bytes: some ten thousand lines.
+const MAX_PINS: u64 = 1 << 20;
 /// Largest index of a checkpoint, bytes; the largest published ones have about 50 MB.
 const MAX_INDEX: u64 = 128 << 20;
 
 /// Largest trace, bytes: some ten million requests.
 const MAX_TRACE: u64 = 1 << 30;
+
+/// What a program is called in messages.
+const PROGRAM: &str = "a program, such as a `.sir` file";
 
 /// A text and where it comes from.
 #[derive(Clone, Debug)]
@@ -104,7 +109,7 @@ pub fn cluster(name: &str) -> Outcome<Cluster> {
 ///
 /// Errors: `U002` and `U003`, or text that is not UTF-8.
 pub fn pins(path: &Path) -> Outcome<Source> {
-    text(path, MAX_TEXT, "a file of lines `pattern: layout`")
+    text(path, MAX_PINS, "a file of lines `pattern: layout`")
 }
 
 /// Reads a program of the IR, or standard input for `-`.
@@ -113,9 +118,9 @@ pub fn pins(path: &Path) -> Outcome<Source> {
 pub fn program(path: &Path) -> Outcome<Source> {
     let (name, bytes) = match path.to_str() {
         Some("-") => ("<stdin>".to_string(), standard_input(MAX_SOURCE as u64)?),
-        _ => (path.display().to_string(), bytes(path, MAX_SOURCE as u64)?),
+        _ => (path.display().to_string(), bytes(path, MAX_SOURCE as u64, PROGRAM)?),
     };
-    decode(name, bytes, "a program, such as a `.sir` file")
+    decode(name, bytes, PROGRAM)
 }
 
 fn standard_input(most: u64) -> Result<Vec<u8>> {
@@ -141,7 +146,7 @@ pub fn trace(path: &Path) -> Outcome<Source> {
 /// Reads the text of a file that is to be `what`.
 fn text(path: &Path, most: u64, what: &str) -> Outcome<Source> {
     let name = path.display().to_string();
-    decode(name, bytes(path, most)?, what)
+    decode(name, bytes(path, most, what)?, what)
 }
 
 /// The text of a file, or where it is none.
@@ -154,7 +159,7 @@ fn decode(name: String, bytes: Vec<u8>, what: &str) -> Outcome<Source> {
     })
 }
 
-fn bytes(path: &Path, most: u64) -> Result<Vec<u8>> {
+fn bytes(path: &Path, most: u64, what: &str) -> Result<Vec<u8>> {
     let unreadable = |error: std::io::Error| {
         let message = format!("{} cannot be read: {error}", path.display());
         let mut diagnostic = Diagnostic::error(codes::UNREADABLE, message);
@@ -168,7 +173,7 @@ fn bytes(path: &Path, most: u64) -> Result<Vec<u8>> {
     file.take(most + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > most {
         let message = format!("{} has more than {most} bytes", path.display());
-        let help = "name a text file such as config.json, not weights";
+        let help = format!("name {what}; this file is too long for one");
         return Err(Box::new(Diagnostic::error(codes::TOO_LARGE, message).help(help)));
     }
     Ok(bytes)

@@ -90,11 +90,17 @@ pub fn run_with(args: &ReshardArgs, input: impl Read, output: &mut impl Write) -
     output.write_all(shown.as_bytes()).or_else(ignore_closed)
 }
 
+/// Longest line of standard input, bytes; of a longer one only the beginning is read.
+const MAX_LINE: u64 = 1 << 16;
+
 /// Answers line by line, flushing whenever no further line is waiting.
 fn serve(mut input: BufReader<impl Read>, output: &mut impl Write) -> io::Result<()> {
     let mut output = io::BufWriter::new(output);
     let mut line = Vec::new();
-    while input.read_until(b'\n', &mut line)? > 0 {
+    while input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)? > 0 {
+        if line.len() as u64 == MAX_LINE && !line.ends_with(b"\n") {
+            input.skip_until(b'\n')?;
+        }
         writeln!(output, "{}", answer_line(&line))?;
         if input.buffer().is_empty() {
             output.flush()?;
@@ -131,6 +137,9 @@ fn read_request(line: &[u8]) -> Result<Request> {
         let form = r#"{"mesh": "x=4,y=2", "type": "f32[16]", "from": "[{x}]", "to": "[{y}]"}"#;
         Box::new(Diagnostic::error(codes::REQUEST, why).help(format!("write a line as `{form}`")))
     };
+    if line.len() as u64 == MAX_LINE {
+        return Err(refuse(format!("the line has {MAX_LINE} bytes or more")));
+    }
     let line = line.trim_ascii();
     let value: Value = serde_json::from_slice(line).map_err(|error| {
         refuse(match line {

@@ -19,6 +19,9 @@ pub struct Pin {
     pub span: Option<Span>,
 }
 
+/// Longest pattern, bytes: several names of values.
+const MAX_PATTERN: usize = 256;
+
 impl Pin {
     /// Reads a file of `pattern: layout` lines; `#` starts a comment. Axes are group names (`tp`,
     /// `dp`, `ep`, …) or axes of the mesh.
@@ -50,8 +53,12 @@ impl Pin {
     fn parse_line(line: &str, groups: &Groups) -> std::result::Result<Pin, String> {
         let (pattern, layout) =
             line.split_once(':').ok_or("there is no `:` between pattern and layout")?;
+        let pattern = pattern.trim();
+        if pattern.len() > MAX_PATTERN {
+            return Err(format!("the pattern has more than {MAX_PATTERN} bytes"));
+        }
         let layout = expand(layout.trim(), groups)?;
-        Ok(Pin { pattern: pattern.trim().to_string(), layout, span: None })
+        Ok(Pin { pattern: pattern.to_string(), layout, span: None })
     }
 
     /// A pin of a built-in table.
@@ -126,14 +133,17 @@ fn resolve(list: &str, groups: &Groups) -> std::result::Result<Vec<AxisRef>, Str
     Ok(out)
 }
 
-/// Matches `*` against any run of characters.
+/// Matches `*` against any run of characters: every part between two of them at its first place.
 fn glob(pattern: &str, name: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
-    let Some(tail) = name.strip_prefix(head) else { return false };
-    if !rest.contains('*') {
-        return tail.ends_with(rest);
+    let Some(mut left) = name.strip_prefix(head) else { return false };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let tail = parts.pop().unwrap_or_default();
+    for part in parts {
+        let Some(at) = left.find(part) else { return false };
+        left = &left[at + part.len()..];
     }
-    (0..=tail.len()).filter(|&i| tail.is_char_boundary(i)).any(|i| glob(rest, &tail[i..]))
+    left.ends_with(tail)
 }
 
 /// Pins values of a logical module. A user's pins win over those of a strategy, of which later ones
@@ -229,6 +239,18 @@ mod tests {
             refused("x: [{tp}, {}]\nlayer.*: [{}, {}, {}]\n*x: [{}, {tp}]");
         assert_eq!((code, &lines[..]), ("S109", &[2, 0][..]));
         assert_eq!(message, "two pins give %x in @main different layouts");
+    }
+
+    #[test]
+    fn stars_match_any_run() {
+        let names = ["attn.q.w", "attn.q.b", "a", ""];
+        let matching = |pattern: &str| names.map(|name| glob(pattern, name));
+        assert_eq!(matching("*"), [true; 4]);
+        assert_eq!(matching("*q.w"), [true, false, false, false]);
+        assert_eq!(matching("a*q*w"), [true, false, false, false]);
+        assert_eq!(matching("a*a"), [false; 4]);
+        assert_eq!(matching("attn.q.*b*"), [false, true, false, false]);
+        assert!(!glob(&"*a".repeat(1 << 16), "aaaa") && glob(&"*".repeat(1 << 16), "aaaa"));
     }
 
     #[test]
