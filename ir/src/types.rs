@@ -67,6 +67,17 @@ impl Type {
         self.dims.iter().enumerate().map(extent).fold(1u64, u64::saturating_mul)
     }
 
+    /// What `bytes`, counted for every element, comes to where absent rows are left out: of routed
+    /// rows the part that a token's experts are of all experts here.
+    pub fn present(&self, bytes: u64, bind: &Bindings) -> u64 {
+        let (Kind::Routed { top_k }, Some(experts)) = (self.kind, self.dims.first()) else {
+            return bytes;
+        };
+        let experts = experts.eval(bind).max(1);
+        let present = u128::from(bytes) * u128::from(top_k.min(experts)) / u128::from(experts);
+        u64::try_from(present).unwrap_or(u64::MAX)
+    }
+
     /// Bytes of storage under `bind`, scales included, saturating.
     pub fn bytes(&self, bind: &Bindings) -> u64 {
         let bits = u128::from(self.elements(bind)) * u128::from(self.elem.dtype.bits());

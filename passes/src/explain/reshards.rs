@@ -46,7 +46,11 @@ pub fn reshards(view: &PhaseView) -> Result<Vec<Moved>> {
             };
             let ty = func.ty(operand);
             let extents: Vec<u64> = ty.dims.iter().map(|d| d.eval(&view.global)).collect();
-            let plan = planner.plan(&extents, ty.elem.dtype.bits(), from, to)?.clone();
+            let mut plan = planner.plan(&extents, ty.elem.dtype.bits(), from, to)?.clone();
+            let steps = plan.steps.iter_mut().map(|step| &mut step.wire_bytes);
+            for bytes in steps.chain([&mut plan.wire_bytes, &mut plan.lower_bound_bytes]) {
+                *bytes = ty.present(*bytes, &view.global);
+            }
             out.push(Moved {
                 func: func.name.clone(),
                 value: func.values[operand].name.clone(),

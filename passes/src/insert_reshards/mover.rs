@@ -12,7 +12,7 @@ use shardc_ir::mesh::{AxisRef, Mesh};
 use shardc_ir::ops::Op;
 use shardc_ir::ops::placement::{Reshard, ToPartial};
 use shardc_ir::rewrite::Rewriter;
-use shardc_ir::types::{Kind, Type};
+use shardc_ir::types::Type;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What changes of layout cost at given sizes of the symbols, in bytes sent.
@@ -37,14 +37,7 @@ impl<'a> Costs<'a> {
         let Ok(plan) = self.planner.plan(&dims, ty.elem.dtype.bits(), from, to) else {
             return u64::MAX;
         };
-        let bytes = match (ty.kind, dims.first()) {
-            (Kind::Routed { top_k }, Some(&experts)) => {
-                let rows = u128::from(top_k.min(experts));
-                let bytes = u128::from(plan.wire_bytes) * rows / u128::from(experts.max(1));
-                u64::try_from(bytes).unwrap_or(u64::MAX)
-            }
-            _ => plan.wire_bytes,
-        };
+        let bytes = ty.present(plan.wire_bytes, &self.bind);
         bytes.saturating_add(startup(plan))
     }
 }
