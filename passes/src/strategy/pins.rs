@@ -40,8 +40,8 @@ impl Pin {
             }
             let pin = Pin::parse_line(content, groups).map_err(|cause| {
                 Box::new(
-                    Diagnostic::error(codes::BAD_PIN, "a pin cannot be read")
-                        .at(span, cause)
+                    Diagnostic::error(codes::BAD_PIN, format!("a pin cannot be read: {cause}"))
+                        .at(span, "")
                         .help("write `pattern: layout`, such as `*/attn.o: [{dp}, {}, {tp}]`"),
                 )
             })?;
