@@ -1,8 +1,8 @@
 //! The command line as types. Each command's own flags stand with the command.
 
 use crate::commands::{
-    bench, clusters, compile, completions, cost, degrees, evaluate, explain, families, ops, opt,
-    passes, reshard, run, simulate, verify,
+    bench, clusters, compile, completions, cost, degrees, diff, evaluate, explain, families, ops,
+    opt, passes, reshard, run, simulate, verify,
 };
 use crate::failure::{InSource, Outcome};
 use crate::input::{ModelFiles, Source};
@@ -47,6 +47,8 @@ pub enum Command {
     Cost(cost::CostArgs),
     /// Answer questions about layouts, one JSON object a line: memory, TTFT, TPOT, throughput
     Evaluate(evaluate::EvaluateArgs),
+    /// Compare two plans: what differs, and by how much
+    Diff(diff::DiffArgs),
     /// Explain a plan: what every operator and reshard costs, why layouts are what they are, and
     /// what others would cost
     Explain(Box<explain::ExplainArgs>),
@@ -78,6 +80,7 @@ impl Command {
             Command::Families(args) => args.json,
             Command::Clusters(args) => args.json,
             Command::Cost(args) => args.json,
+            Command::Diff(args) => args.json,
             Command::Explain(args) => args.json,
             Command::Ops(args) => args.json,
             Command::Simulate(args) => args.json,

@@ -6,6 +6,7 @@ pub mod compile;
 pub mod completions;
 pub mod cost;
 pub mod degrees;
+pub mod diff;
 pub mod evaluate;
 pub mod explain;
 pub mod families;
@@ -32,6 +33,7 @@ pub fn run(command: &Command) -> Outcome {
         Command::Families(args) => families::run(args),
         Command::Clusters(args) => clusters::run(args),
         Command::Cost(args) => cost::run(args),
+        Command::Diff(args) => diff::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Ops(args) => ops::run(args),
         Command::Opt(args) => opt::run(args),
