@@ -44,11 +44,11 @@ pub(super) fn build(cx: &mut Cx, a: &Gqa, x: Value, pos: Value) -> Result<Value>
 /// What attention gives, times the gate of the layer's input where there is one.
 fn gated(cx: &mut Cx, a: &Gqa, x: Value, ctx: Value) -> Result<Value> {
     let Some(gate) = a.gate else { return Ok(ctx) };
-    let (spec, dims): (_, &[usize]) = match gate.per_head {
-        true => ("bsh,hkg->bskg", &[0, 1, 2, 3]),
-        false => ("bsh,hkgd->bskgd", &[]),
+    let (param, spec, dims): (_, _, &[usize]) = match gate.per_head {
+        true => ("attn.head_gate", "bsh,hkg->bskg", &[0, 1, 2, 3]),
+        false => ("attn.gate", "bsh,hkgd->bskgd", &[]),
     };
-    let open = cx.project("attn.gate", x, "attn.gate", spec, &[])?;
+    let open = cx.project("attn.gate", x, param, spec, &[])?;
     let open = match gate.activation {
         GateActivation::Sigmoid => cx.op("attn.gate.act", Op::Sigmoid(Unary {}), &[open])?,
         GateActivation::Softplus => cx.softplus("attn.gate.act", open)?,

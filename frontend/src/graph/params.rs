@@ -153,9 +153,15 @@ impl List {
             self.vector("attn.sinks.w", Part::Sinks, &[kv, group]);
         }
         if let Some(gate) = a.gate {
-            let outputs = [kv, group, a.v_head_dim];
-            let outputs = if gate.per_head { &outputs[..2] } else { &outputs[..] };
-            self.linear("attn.gate", Part::OutputGate, &[h], outputs, false);
+            match gate.per_head {
+                true => {
+                    self.linear("attn.head_gate", Part::OutputGate, &[h], &[kv, group], false);
+                }
+                false => {
+                    let outputs = [kv, group, a.v_head_dim];
+                    self.linear("attn.gate", Part::OutputGate, &[h], &outputs, false);
+                }
+            }
         }
         self.linear("attn.o", Part::Output, &[kv, group, a.v_head_dim], &[h], a.bias.o);
     }

@@ -52,6 +52,7 @@ const COMMON: &[Row] = &[
     ("*attn.kv_b_k.w", "[{}, {tp_kv}, {}]"),
     ("*attn.kv_b_v.w", "[{}, {tp_kv}, {}]"),
     ("*attn.gate.w", "[{}, {tp_kv}, {tp_group}, {}]"),
+    ("*attn.head_gate.w", "[{}, {tp_kv}, {tp_group}]"),
     ("*attn.o.w", "[{tp_kv}, {tp_group}, {}, {}]"),
     ("*attn.k_cache", "[{dp}, {cp}, {tp_kv}, {}]"),
     ("*attn.v_cache", "[{dp}, {cp}, {tp_kv}, {}]"),
