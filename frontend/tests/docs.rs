@@ -1,7 +1,7 @@
 //! The table of families in the documentation is the table in the source.
 #![allow(clippy::unwrap_used, reason = "a test stops where a file is missing")]
 
-use shardc_frontend::config::FAMILIES;
+use shardc_frontend::config::{FAMILIES, REFUSED};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -12,9 +12,23 @@ fn table() -> String {
          family whatever it says; [add-a-family.md](add-a-family.md) adds one.\n\n\
          | family | `model_type` | what sets it apart |\n|---|---|---|\n",
     );
+    let types = |types: &[&str]| -> String {
+        types.iter().map(|t| format!("`{t}`")).collect::<Vec<_>>().join(", ")
+    };
     for family in FAMILIES {
-        let types: Vec<String> = family.model_types.iter().map(|t| format!("`{t}`")).collect();
-        let _ = writeln!(text, "| {} | {} | {} |", family.name, types.join(", "), family.summary);
+        let (name, summary) = (family.name, family.summary);
+        let _ = writeln!(text, "| {name} | {} | {summary} |", types(family.model_types));
+    }
+    text.push_str(
+        "\n## Known, and refused\n\n\
+         A model with a block that has no operator is refused: the error names the block, the \
+         layers that hold it and the key that says so, and of Qwen 3 Next, Qwen 3.5, Nemotron-H \
+         and Nemotron 3 what the model weighs. Models of a type that stands above too are read \
+         when none of their layers holds the block.\n\n\
+         | `model_type` | block |\n|---|---|\n",
+    );
+    for row in REFUSED {
+        let _ = writeln!(text, "| {} | {} |", types(row.model_types), row.block);
     }
     text
 }

@@ -22,6 +22,7 @@ mod unread;
 
 pub use fields::{MAX_DIM, MAX_LAYERS, MAX_POSITIONS};
 pub use modelopt::read_quantisation;
+pub use refused::{REFUSED, Refused};
 pub use registry::{FAMILIES, Family};
 
 use crate::json;

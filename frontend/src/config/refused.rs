@@ -11,9 +11,11 @@ use shardc_ir::diag::{Diagnostic, Result};
 type Weigh = fn(&Cx, &[usize]) -> Result<Tally>;
 
 /// A known architecture that cannot be compiled.
-struct Refused {
-    model_types: &'static [&'static str],
-    block: &'static str,
+pub struct Refused {
+    /// Values of `model_type`.
+    pub model_types: &'static [&'static str],
+    /// The block that has no operator.
+    pub block: &'static str,
     /// How to find the layers with the block: the first whose key is there says so, and without
     /// any all layers have it.
     places: &'static [Place],
@@ -49,8 +51,8 @@ enum Place {
 /// Words of lists for layers that are no softmax attention.
 const LINEAR: &[&str] = &["linear_attention", "mamba", "recurrent", "conv"];
 
-/// Rows of *model types; block; places*.
-const REFUSED: &[Refused] = &[
+/// Every known architecture with such a block, in the order of the documentation.
+pub static REFUSED: &[Refused] = &[
     Refused {
         model_types: &["qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"],
         block: "gated delta rule (linear attention)",
