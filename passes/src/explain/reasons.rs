@@ -1,9 +1,11 @@
 //! Why a value has its layout, and who uses it otherwise.
 
-use super::PhaseView;
-use crate::propagate_shardings::Origin;
+use super::{PhaseView, Subject};
+use crate::propagate_shardings::{Entry, Origin};
+use crate::strategy::megatron::{self, ExpertExchange, Phase};
 use shardc_ir::graph::{Def, Func, Value};
-use shardc_ir::layout::Layout;
+use shardc_ir::layout::{Layout, Partial, axes};
+use shardc_ir::mesh::{AxisRef, Mesh};
 use shardc_ir::ops::Op;
 
 /// Why a dimension carries an axis, or why a sum is pending.
@@ -26,49 +28,123 @@ pub struct Use {
     pub moved: Option<Layout>,
 }
 
-/// The reasons of a value's layout.
-pub fn reasons(view: &PhaseView, func_name: &str, value_name: &str) -> Vec<Reason> {
-    let module = &view.sharded;
-    let (Some(mesh), Some(func)) = (&module.mesh, module.func(func_name)) else {
-        return Vec::new();
-    };
-    let func = &module.funcs[func];
-    let Some(value) = func.value(value_name) else { return Vec::new() };
-    let Some(layout) = func.layout(value) else { return Vec::new() };
-    let mut out = Vec::new();
-    let entries = view.provenance.entries.iter();
-    for entry in entries.filter(|e| e.func == func_name && e.value == value_name) {
-        if entry.dim >= layout.dims.len() {
-            continue;
-        }
-        let why = match &entry.origin {
-            Origin::Pin => "pinned before propagation, by the strategy or the user".to_string(),
-            Origin::Through { op, factor, from_func, from } => {
-                let place = from_func.as_ref().map_or(String::new(), |f| format!("@{f} "));
-                format!("came from {place}%{from} through `{op}`, factor {factor}")
-            }
-        };
-        let axis = mesh.show(entry.axis).to_string().replace('"', "");
-        out.push(Reason { what: format!("dim {} {{{axis}}}", entry.dim), why });
-    }
-    for partial in &layout.unreduced {
-        let axes: Vec<String> =
-            partial.axes.iter().map(|a| mesh.show(*a).to_string().replace('"', "")).collect();
-        out.push(Reason {
-            what: format!("{} {{{}}} pending", partial.kind.name(), axes.join(", ")),
-            why: pending(func, value),
-        });
-    }
-    let free: Vec<String> = layout
-        .replicated_axes(mesh)
-        .iter()
-        .map(|a| mesh.show(*a).to_string().replace('"', ""))
-        .collect();
-    if !free.is_empty() {
-        let why = "no pin and no neighbour brings it here: each of its devices holds the same";
-        out.push(Reason { what: format!("{{{}}} unused", free.join(", ")), why: why.to_string() });
-    }
+/// The reasons of the layout that an operator leaves a value in, and of the one that was wanted
+/// where that is another: then the value moves.
+pub fn reasons(subject: &Subject<'_>, view: &PhaseView, place: (&str, &str)) -> Vec<Reason> {
+    let Some(laid) = Laid::of(view, place) else { return Vec::new() };
+    let by = pinned(subject, view.phase, place);
+    let mut out = laid.asked(by.as_deref());
+    out.extend(laid.left());
+    out.extend(laid.pending());
+    out.extend(laid.unused(by.as_deref()));
     out
+}
+
+/// A value with its layout and where the axes of the wanted one came from.
+struct Laid<'a> {
+    mesh: &'a Mesh,
+    func: &'a Func,
+    value: Value,
+    layout: &'a Layout,
+    entries: Vec<&'a Entry>,
+}
+
+impl<'a> Laid<'a> {
+    fn of(view: &'a PhaseView, (func_name, value_name): (&str, &str)) -> Option<Self> {
+        let module = &view.sharded;
+        let func = &module.funcs[module.func(func_name)?];
+        let value = func.value(value_name)?;
+        let layout = func.layout(value)?;
+        let of_value =
+            |e: &&Entry| e.func == func_name && e.value == value_name && e.dim < layout.dims.len();
+        let entries = view.provenance.entries.iter().filter(of_value).collect();
+        Some(Laid { mesh: module.mesh.as_ref()?, func, value, layout, entries })
+    }
+
+    /// Axes that a pin or a neighbour asked for.
+    fn asked(&self, by: Option<&str>) -> Vec<Reason> {
+        let reason = |entry: &&Entry| {
+            let why = match &entry.origin {
+                Origin::Pin => by.unwrap_or("pinned").to_string(),
+                Origin::Through { op, factor, from_func, from } => {
+                    let place = from_func.as_ref().map_or(String::new(), |f| format!("@{f} "));
+                    format!("came from {place}%{from} through `{op}`, factor {factor}")
+                }
+            };
+            let overlaps = |own: &AxisRef| axes::overlap(self.mesh, *own, entry.axis);
+            let stands = self.layout.dims[entry.dim].iter().any(overlaps);
+            let wanted = if stands { "" } else { "wanted " };
+            let axis = plain(self.mesh, &[entry.axis]);
+            Reason { what: format!("{wanted}dim {} {{{axis}}}", entry.dim), why }
+        };
+        self.entries.iter().map(reason).collect()
+    }
+
+    /// Axes that stand where nothing asked for them.
+    fn left(&self) -> Vec<Reason> {
+        let reason = |(dim, list): (usize, &Vec<AxisRef>)| {
+            let asked = |axis: &AxisRef| {
+                let meets = |e: &&Entry| e.dim == dim && axes::overlap(self.mesh, e.axis, *axis);
+                self.entries.iter().any(meets)
+            };
+            let left: Vec<AxisRef> = list.iter().copied().filter(|axis| !asked(axis)).collect();
+            let what = format!("dim {dim} {{{}}}", plain(self.mesh, &left));
+            (!left.is_empty()).then(|| Reason { what, why: left_so(self.func, self.value) })
+        };
+        self.layout.dims.iter().enumerate().filter_map(reason).collect()
+    }
+
+    fn pending(&self) -> Vec<Reason> {
+        let reason = |partial: &Partial| {
+            let (kind, axes) = (partial.kind.name(), plain(self.mesh, &partial.axes));
+            let why = pending(self.func, self.value);
+            Reason { what: format!("{kind} {{{axes}}} pending"), why }
+        };
+        self.layout.unreduced.iter().map(reason).collect()
+    }
+
+    /// Axes along which devices hold the same, and are to.
+    fn unused(&self, by: Option<&str>) -> Option<Reason> {
+        let mut free = self.layout.replicated_axes(self.mesh);
+        let wanted =
+            |axis: AxisRef| self.entries.iter().any(|e| axes::overlap(self.mesh, e.axis, axis));
+        free.retain(|axis| !wanted(*axis));
+        let what = format!("{{{}}} unused", plain(self.mesh, &free));
+        let why = match by {
+            Some(by) => format!("{by}, which leaves it out"),
+            None => "no pin and no neighbour brings it here".to_string(),
+        };
+        (!free.is_empty()).then_some(Reason { what, why })
+    }
+}
+
+fn plain(mesh: &Mesh, axes: &[AxisRef]) -> String {
+    let shown: Vec<String> =
+        axes.iter().map(|a| mesh.show(*a).to_string().replace('"', "")).collect();
+    shown.join(", ")
+}
+
+/// Who pinned a value, if anybody did: a row of Megatron's layouts, or else the user or the search.
+fn pinned(subject: &Subject<'_>, phase: Phase, (func, value): (&str, &str)) -> Option<String> {
+    let module = &subject.phases.iter().find(|stated| stated.phase == phase)?.logical;
+    let holder = &module.funcs[module.func(func)?];
+    let layout = holder.layout(holder.value(value)?)?;
+    for exchange in [ExpertExchange::AllToAll, ExpertExchange::AllGather] {
+        let pins = megatron::pins(&subject.groups, phase, exchange);
+        let row = pins.iter().rev().find(|pin| pin.matches(func, value));
+        if let Some(row) = row.filter(|row| &row.layout == layout) {
+            return Some(format!("pinned by the row `{}` of Megatron's layouts", row.pattern));
+        }
+    }
+    Some("pinned by the user or the search".to_string())
+}
+
+/// Why an axis stands where nothing asked for it.
+fn left_so(func: &Func, value: Value) -> String {
+    let Def::Result(inst, _) = func.values[value].def else {
+        return "it is handed in so".to_string();
+    };
+    format!("`{}` leaves it so, as its operands are split", func.insts[inst].op.info().name)
 }
 
 /// Why a sum of a value is pending.

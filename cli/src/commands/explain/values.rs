@@ -15,6 +15,9 @@ use shardc_passes::explain::{
 use shardc_passes::strategy::Pin;
 use std::fmt::Write;
 
+/// Values whose alternatives are priced in one run; each takes some dozen lowerings.
+const MOST: usize = 16;
+
 /// What one phase says of a value.
 #[derive(Debug)]
 struct InPhase {
@@ -31,7 +34,8 @@ pub struct Explained {
     value: String,
     ty: String,
     phases: Vec<InPhase>,
-    alternatives: Vec<(Layout, Result<Difference>)>,
+    /// Other layouts with what they cost; none where too many values are asked for.
+    alternatives: Option<Vec<(Layout, Result<Difference>)>>,
     /// Time of each phase's step.
     steps: Vec<Ns>,
 }
@@ -42,10 +46,11 @@ pub struct Explained {
 /// `S105` where it means none.
 pub fn of(subject: &Subject<'_>, base: &View, pattern: &str) -> Result<Vec<Explained>> {
     let values = subject.values(pattern)?;
+    let few = values.len() <= MOST;
     let explain = |(func, value): (String, String)| Explained {
         ty: base.phases.iter().find_map(|v| type_of(v, &func, &value)).unwrap_or_default(),
-        phases: base.phases.iter().map(|view| in_phase(view, &func, &value)).collect(),
-        alternatives: alternatives(subject, base, (&func, &value)),
+        phases: base.phases.iter().map(|view| in_phase(subject, view, &func, &value)).collect(),
+        alternatives: few.then(|| alternatives(subject, base, (&func, &value))),
         steps: steps(subject, base),
         func,
         value,
@@ -64,11 +69,11 @@ fn layout_of(view: &PhaseView, func: &str, value: &str) -> Option<Layout> {
     func.layout(func.value(value)?).cloned()
 }
 
-fn in_phase(view: &PhaseView, func: &str, value: &str) -> InPhase {
+fn in_phase(subject: &Subject<'_>, view: &PhaseView, func: &str, value: &str) -> InPhase {
     InPhase {
         name: view.phase.name(),
         layout: layout_of(view, func, value),
-        reasons: reasons(view, func, value),
+        reasons: reasons(subject, view, (func, value)),
         uses: uses(view, func, value),
     }
 }
@@ -99,11 +104,15 @@ impl Explained {
                 }
             }
         }
-        if self.alternatives.is_empty() {
+        let Some(alternatives) = &self.alternatives else {
+            return out
+                + &format!("  other layouts are priced where up to {MOST} values are named\n");
+        };
+        if alternatives.is_empty() {
             return out + "  no other layout differs in one axis\n";
         }
         out += "  layouts that differ in one axis, pinned in both phases:\n";
-        let mut rows: Vec<&(Layout, Result<Difference>)> = self.alternatives.iter().collect();
+        let mut rows: Vec<&(Layout, Result<Difference>)> = alternatives.iter().collect();
         rows.sort_by_key(|(_, found)| {
             found.as_ref().ok().map_or((1, None), |d| (0, Some(d.verdict())))
         });
@@ -136,7 +145,10 @@ impl Explained {
             "value": self.value,
             "type": self.ty,
             "phases": phases,
-            "alternatives": self.alternatives.iter().map(row).collect::<Vec<_>>(),
+            "alternatives": self
+                .alternatives
+                .as_ref()
+                .map(|all| all.iter().map(row).collect::<Vec<_>>()),
         })
     }
 }
