@@ -225,6 +225,10 @@ fn models_with_recurrent_layers_are_weighed() {
     assert!(nano.starts_with("it has 31577937344 parameters, of which a token meets 3580073408"));
     let latent = weighed("refused/Nemotron-3-Super-120B-A12B.json");
     assert!(latent.starts_with("it has 120668687360 parameters"), "{latent}");
+    let granite = weighed("refused/granite-4.0-h-small.json");
+    assert!(granite.starts_with("it has 32207337984 parameters"), "{granite}");
+    let bamba = weighed("refused/Bamba-9B.json");
+    assert!(bamba.starts_with("it has 9780235392 parameters"), "{bamba}");
 }
 
 #[test]

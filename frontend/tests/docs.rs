@@ -22,8 +22,8 @@ fn table() -> String {
     text.push_str(
         "\n## Known, and refused\n\n\
          A model with a block that has no operator is refused: the error names the block, the \
-         layers that hold it and the key that says so, and of Qwen 3 Next, Qwen 3.5, Nemotron-H \
-         and Nemotron 3 what the model weighs. Models of a type that stands above too are read \
+         layers that hold it and the key that says so, and of Qwen 3 Next, Qwen 3.5, Nemotron-H, \
+         Nemotron 3, Granite 4 and Bamba what the model weighs. Models of a type that stands above too are read \
          when none of their layers holds the block.\n\n\
          | `model_type` | block |\n|---|---|\n",
     );

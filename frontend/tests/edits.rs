@@ -166,3 +166,23 @@ fn a_misspelt_key_never_changes_the_model_silently() {
         }
     }
 }
+
+#[test]
+fn edited_models_with_recurrent_layers_are_refused_in_good_order() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/refused");
+    let others = [json!(0), json!(1), json!(16_777_216), json!(1e300), json!("x"), json!([])];
+    for (name, text) in configs(&data) {
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert!(read(&value).is_err(), "{name}");
+        for path in paths(&value) {
+            let dropped = edited(&value, &path, |map, key| drop(map.remove(key)));
+            check(&dropped, &format!("{name} without {path:?}"));
+            for other in &others {
+                let copy = edited(&value, &path, |map, key| {
+                    map.insert(key.to_string(), other.clone());
+                });
+                check(&copy, &format!("{name} with {path:?} = {other}"));
+            }
+        }
+    }
+}

@@ -104,13 +104,13 @@ pub static REFUSED: &[Refused] = &[
             Place::Words("layers_block_type", LINEAR),
             Place::Words("layer_types", LINEAR),
         ],
-        ..Refused::PLAIN
+        tally: Some(recurrent::bamba),
     },
     Refused {
         model_types: &["granitemoehybrid"],
         block: "Mamba-2 state-space",
         places: &[Place::Words("layer_types", LINEAR), Place::Words("layers_block_type", LINEAR)],
-        ..Refused::PLAIN
+        tally: Some(recurrent::granite),
     },
     Refused {
         model_types: &["falcon_h1"],

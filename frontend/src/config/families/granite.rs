@@ -2,6 +2,7 @@
 //! attention scores, residual branches and logits.
 
 use super::prelude::*;
+use crate::config::core::layer_count;
 
 const MOE: &[NameRow] = &[
     own(Part::Router, "block_sparse_moe.router.layer.*"),
@@ -58,9 +59,15 @@ pub(in crate::config) fn granitemoe(cx: &Cx) -> Result<ModelSpec> {
 
 /// Granite 4 whose layers are all attention.
 pub(in crate::config) fn granitemoehybrid(cx: &Cx) -> Result<ModelSpec> {
+    let layers = layer_count(cx, Style::LLAMA.keys.layers)?;
+    layers::types(cx, layers)?.ok_or_else(|| cx.missing("layer_types"))?;
+    hybrid(cx)
+}
+
+/// Granite 4 with attention in every layer, whatever the list of layers says.
+pub(super) fn hybrid(cx: &Cx) -> Result<ModelSpec> {
     let names = Names::llama_with(&[MOE, SHARED_ALONE]);
     let core = Core::read(cx, Style { names, ..Style::LLAMA })?;
-    layers::types(cx, core.layers)?.ok_or_else(|| cx.missing("layer_types"))?;
     let ffn = match cx.opt_whole(moe::EXPERTS, 0, moe::MAX_EXPERTS)? {
         None | Some(0) => core.mlp_of(cx, cx.dim("shared_intermediate_size")?)?.into(),
         Some(_) => experts(cx, &core)?.into(),

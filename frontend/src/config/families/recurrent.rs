@@ -1,7 +1,7 @@
 //! Models with recurrent layers: what they weigh, though no operator compiles them.
 
 use super::prelude::*;
-use super::qwen;
+use super::{granite, llama, qwen};
 use crate::config::Fields;
 
 /// What such a model holds.
@@ -116,6 +116,27 @@ pub(in crate::config) fn nemotron_h(cx: &Cx, recurrent: &[usize]) -> Result<Tall
     beside.with(&model)
 }
 
+/// Granite 4: Mamba-2 in place of attention in the layers `recurrent`.
+pub(in crate::config) fn granite(cx: &Cx, recurrent: &[usize]) -> Result<Tally> {
+    in_place_of_attention(cx, granite::hybrid(cx)?, recurrent)
+}
+
+/// Bamba: Llama with Mamba-2 in place of attention in the layers `recurrent`.
+pub(in crate::config) fn bamba(cx: &Cx, recurrent: &[usize]) -> Result<Tally> {
+    let bias = Biases::all(cx.flag_or("attention_bias", false)?);
+    let model = llama::plain(cx, Style::GROUPED, rope::Defaults::LLAMA, bias)?;
+    in_place_of_attention(cx, model, recurrent)
+}
+
+fn in_place_of_attention(cx: &Cx, mut model: ModelSpec, recurrent: &[usize]) -> Result<Tally> {
+    for (l, layer) in model.layers.iter_mut().enumerate() {
+        if recurrent.contains(&l) {
+            layer.attention = Attention::None;
+        }
+    }
+    mamba2(cx, model.hidden, recurrent.len() as u128)?.with(&model)
+}
+
 /// The block of a Nemotron layer.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
@@ -148,15 +169,16 @@ fn kinds(cx: &Cx, layers: usize) -> Result<Vec<Kind>> {
 /// Mamba-2 blocks (arXiv 2405.21060) with a gated norm.
 fn mamba2(cx: &Cx, hidden: u64, layers: u128) -> Result<Beside> {
     let hidden = u128::from(hidden);
-    let heads = size(cx, &["mamba_num_heads"])?;
-    let inner = heads * size(cx, &["mamba_head_dim"])?;
-    let (groups, state) =
-        (size(cx, &["n_groups", "mamba_n_groups"])?, size(cx, &["ssm_state_size"])?);
+    let heads = size(cx, &["mamba_num_heads", "mamba_n_heads"])?;
+    let inner = heads * size(cx, &["mamba_head_dim", "mamba_d_head"])?;
+    let groups = size(cx, &["n_groups", "mamba_n_groups"])?;
+    let state = size(cx, &["ssm_state_size", "mamba_d_state"])?;
     let kernel = size(cx, &["conv_kernel", "mamba_d_conv"])?;
     let mixed = inner + 2 * groups * state;
     let projected = inner + mixed + heads;
-    let conv_bias = if cx.flag_or("use_conv_bias", true)? { mixed } else { 0 };
-    let bias = if cx.flag_or("use_bias", false)? { projected + hidden } else { 0 };
+    let conv_bias = if cx.flag_or(["use_conv_bias", "mamba_conv_bias"], true)? { mixed } else { 0 };
+    let bias =
+        if cx.flag_or(["use_bias", "mamba_proj_bias"], false)? { projected + hidden } else { 0 };
     let weights = hidden * projected + inner * hidden + mixed * kernel + 3 * heads + inner;
     Ok(Beside {
         parameters: layers * (weights + conv_bias + bias),
