@@ -6,7 +6,8 @@ use shardc_cost::machine::{self, Cluster};
 use shardc_frontend::spec::DType;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_passes::search::{
-    Asked, Evaluator, NothingFits, Outcome, Requests, explain_infeasible, legal_degrees, search_any,
+    Asked, Evaluator, Found, NothingFits, Outcome, Requests, explain_infeasible, legal_degrees,
+    search_any, search_some,
 };
 use shardc_passes::strategy::{Degrees, Facts};
 use std::collections::BTreeMap;
@@ -28,9 +29,12 @@ pub(super) fn explain(
         forced: request.layout,
         pins: request.pins.is_some(),
     };
-    let mut world = Alternatives { request, model, programs: BTreeMap::new() };
+    let mut world = Alternatives { request, model, programs: BTreeMap::new(), budget: MAX_LOWERED };
     explain_infeasible(&asked, nothing, &request.cluster, &mut world)
 }
+
+/// Plans that are lowered and refused before no further change is looked for.
+const MAX_LOWERED: usize = 128;
 
 /// The request with what is needed to ask it otherwise.
 struct Alternatives<'a> {
@@ -38,6 +42,8 @@ struct Alternatives<'a> {
     model: &'a Model,
     /// Programs by whether weights and caches are in 8 bits.
     programs: BTreeMap<(bool, bool), Programs>,
+    /// Plans that may still be lowered to find changes.
+    budget: usize,
 }
 
 impl Alternatives<'_> {
@@ -62,14 +68,12 @@ impl Alternatives<'_> {
         }
     }
 
-    /// The nodes that more devices come from.
-    fn pool(&self) -> &Cluster {
-        self.request.pool.as_ref().unwrap_or(&self.request.cluster)
-    }
-}
-
-impl Requests for Alternatives<'_> {
-    fn attempt(&mut self, asked: &Asked) -> Result<Outcome> {
+    /// Asks the evaluator of a request.
+    fn with<T>(
+        &mut self,
+        asked: &Asked,
+        ask: impl FnOnce(&Evaluator<'_>) -> Result<T>,
+    ) -> Result<T> {
         let request = self.request;
         let cluster = match asked.devices == request.cluster.devices() {
             true => request.cluster.clone(),
@@ -87,7 +91,27 @@ impl Requests for Alternatives<'_> {
             request.pins.as_deref().filter(|_| asked.pins),
         );
         evaluator.stage_layers = request.stages.as_deref().filter(|_| asked.forced.is_some());
-        search_any(&evaluator, asked.method, asked.forced)
+        ask(&evaluator)
+    }
+
+    /// The nodes that more devices come from.
+    fn pool(&self) -> &Cluster {
+        self.request.pool.as_ref().unwrap_or(&self.request.cluster)
+    }
+}
+
+impl Requests for Alternatives<'_> {
+    fn attempt(&mut self, asked: &Asked) -> Result<Outcome> {
+        self.with(asked, |evaluator| search_any(evaluator, asked.method, asked.forced))
+    }
+
+    fn possible(&mut self, asked: &Asked) -> Result<Option<Found>> {
+        let mut budget = self.budget;
+        let found = self.with(asked, |evaluator| {
+            search_some(evaluator, asked.method, asked.forced, &mut budget)
+        });
+        self.budget = budget;
+        found
     }
 
     fn more_devices(&self) -> Vec<(u64, String)> {

@@ -83,21 +83,56 @@ pub(super) fn best_of(
 /// A pass refuses the program.
 pub(super) fn any_of(evaluator: &Evaluator<'_>, tuples: &[Degrees]) -> Result<Outcome> {
     let mut refused: Vec<(Degrees, Refusal)> = Vec::new();
-    for lot in tuples.chunks(LOT) {
-        let outcomes: Vec<_> = lot.par_iter().map(|d| evaluator.evaluate(d)).collect();
-        for (degrees, outcome) in lot.iter().zip(outcomes) {
-            match outcome? {
-                Ok(best) => return Ok(Ok(Found { best, reading: None, evaluations: 0 })),
-                Err(refusal) => refused.push((*degrees, refusal)),
-            }
-        }
+    if let Some(found) = first(evaluator, tuples, &mut { usize::MAX }, &mut refused)? {
+        return Ok(Ok(found));
     }
     let closest = closest(evaluator, refused)?;
     Ok(Err(Box::new(NothingFits { closest, evaluations: tuples.len() as u64 })))
 }
 
+/// The first of some tuples that can be served, as long as `budget` allows to lower another lot.
+///
+/// # Errors
+/// A pass refuses the program.
+pub(super) fn some_of(
+    evaluator: &Evaluator<'_>,
+    tuples: &[Degrees],
+    budget: &mut usize,
+) -> Result<Option<Found>> {
+    first(evaluator, tuples, budget, &mut Vec::new())
+}
+
+fn first(
+    evaluator: &Evaluator<'_>,
+    tuples: &[Degrees],
+    budget: &mut usize,
+    refused: &mut Vec<(Degrees, Refusal)>,
+) -> Result<Option<Found>> {
+    for lot in tuples.chunks(LOT) {
+        if *budget == 0 {
+            break;
+        }
+        let outcomes: Vec<_> = lot.par_iter().map(|d| evaluator.evaluate(d)).collect();
+        for (degrees, outcome) in lot.iter().zip(outcomes) {
+            match outcome? {
+                Ok(best) => return Ok(Some(Found { best, reading: None, evaluations: 0 })),
+                Err(refusal) => {
+                    let lowered = !matches!(refusal, Refusal::Weights { exact: false, .. });
+                    *budget = budget.saturating_sub(usize::from(lowered));
+                    refused.push((*degrees, refusal));
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Plans that are lowered to find the nearest.
+const CLOSEST_TRIES: usize = 24;
+
 /// The refused plan that is nearest to being possible, the first of equals. Refusals without
-/// lowering are lower bounds: they are lowered, nearest first, until no other can be nearer.
+/// lowering are lower bounds: they are lowered, nearest first, until no other can be nearer or
+/// [`CLOSEST_TRIES`] were.
 fn closest(
     evaluator: &Evaluator<'_>,
     refused: Vec<(Degrees, Refusal)>,
@@ -105,6 +140,7 @@ fn closest(
     let mut order: Vec<usize> = (0..refused.len()).collect();
     order.sort_by_key(|&i| (distance(&refused[i].1), i));
     let mut best: Option<(Degrees, Refusal)> = None;
+    let mut tries = CLOSEST_TRIES;
     for i in order {
         let (degrees, refusal) = &refused[i];
         let nearer = |r: &Refusal| best.as_ref().is_none_or(|(_, b)| distance(r) < distance(b));
@@ -112,7 +148,11 @@ fn closest(
             break;
         }
         let exact = match refusal {
-            Refusal::Weights { exact: false, .. } => evaluator.evaluate_exactly(degrees)?.err(),
+            Refusal::Weights { exact: false, .. } if tries == 0 => break,
+            Refusal::Weights { exact: false, .. } => {
+                tries -= 1;
+                evaluator.evaluate_exactly(degrees)?.err()
+            }
             other => Some(other.clone()),
         };
         if let Some(exact) = exact.filter(nearer) {

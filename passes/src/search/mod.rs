@@ -131,17 +131,45 @@ pub fn search_any(
     method: Method,
     forced: Option<Degrees>,
 ) -> Result<Outcome> {
-    let tuples = match (forced, method) {
-        (Some(degrees), _) => vec![degrees],
+    match candidates(evaluator, method, forced) {
+        Some(tuples) => degrees::any_of(evaluator, &tuples),
+        None => search(evaluator, method, forced, &mut |_, _| {}),
+    }
+}
+
+/// Some plan that a search might find, the first it meets; none where `budget` plans were lowered and
+/// refused before. What is left of the budget stays in it.
+///
+/// # Errors
+/// As [`search`].
+pub fn search_some(
+    evaluator: &Evaluator<'_>,
+    method: Method,
+    forced: Option<Degrees>,
+    budget: &mut usize,
+) -> Result<Option<Found>> {
+    match candidates(evaluator, method, forced) {
+        Some(tuples) => degrees::some_of(evaluator, &tuples, budget),
+        None => Ok(search(evaluator, method, forced, &mut |_, _| {})?.ok()),
+    }
+}
+
+/// The tuples that some plan is looked for among, likely ones first; none where the search has to say.
+fn candidates(
+    evaluator: &Evaluator<'_>,
+    method: Method,
+    forced: Option<Degrees>,
+) -> Option<Vec<Degrees>> {
+    match (forced, method) {
+        (Some(degrees), _) => Some(vec![degrees]),
         (None, Method::Degrees) => {
             let mut tuples = legal_degrees(evaluator.facts(), evaluator.devices());
             // Wide model parallelism fits where nothing else does.
             tuples.sort_by_key(|d| (d.dp, d.edp(), d.pp));
-            tuples
+            Some(tuples)
         }
-        _ => return search(evaluator, method, forced, &mut |_, _| {}),
-    };
-    degrees::any_of(evaluator, &tuples)
+        _ => None,
+    }
 }
 
 /// Runs a search, or evaluates the one layout that the user forces.

@@ -53,7 +53,7 @@ impl Proposer<'_> {
     }
 
     fn possible(&mut self, asked: &Asked) -> Result<Option<Found>> {
-        Ok(self.world.attempt(asked)?.ok())
+        self.world.possible(asked)
     }
 
     /// The least that a demand must give way.

@@ -9,7 +9,7 @@ mod changes;
 
 pub use asked::Asked;
 
-use super::{NothingFits, Outcome, Refusal};
+use super::{Found, NothingFits, Outcome, Refusal};
 use crate::codes;
 use crate::strategy::Degrees;
 use asked::Demand;
@@ -26,6 +26,12 @@ pub trait Requests {
     /// # Errors
     /// A pass refuses the program.
     fn attempt(&mut self, asked: &Asked) -> Result<Outcome>;
+
+    /// Some plan that satisfies a request, if one is met before a limit on all such questions.
+    ///
+    /// # Errors
+    /// A pass refuses the program.
+    fn possible(&mut self, asked: &Asked) -> Result<Option<Found>>;
 
     /// Larger numbers of devices, growing, each with the flag that asks for it.
     fn more_devices(&self) -> Vec<(u64, String)>;
