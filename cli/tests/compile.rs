@@ -304,3 +304,16 @@ fn screens_fit() {
         }
     }
 }
+
+#[test]
+fn collectives_are_those_of_a_whole_step() {
+    let model = model("meta-llama__Meta-Llama-3-70B");
+    let args = ["compile", &model, "--cluster", "h100x8", "--layout", "tp=4,pp=2", "--json"];
+    let json = shardc(&args).json();
+    let decode = &json["plan"]["phases"][1];
+    let micro_batches = decode["micro_batches"].as_u64().unwrap();
+    assert!(micro_batches > 1, "{decode}");
+    // Two a layer, and one after the embedding or for the sampled token.
+    assert_eq!(decode["collectives"]["all_reduce"], micro_batches * (2 * 40 + 1), "{decode}");
+    assert_eq!(decode["collectives"]["send"], micro_batches, "{decode}");
+}

@@ -149,7 +149,7 @@ impl Document<'_> {
             "edp": d.edp(),
             "mixed": phase.mixed,
             "time_ns": phase.time_ns,
-            "collectives": phase.collectives,
+            "collectives": of_step(phase),
             "expert_exchange": phase.exchange.map(Exchange::name),
             "micro_batches": phase.micro_batches,
             "micro_batch_interval_ns": phase.interval_ns,
@@ -262,6 +262,14 @@ impl Document<'_> {
 /// The text of `weights.json`: which tensors of a checkpoint fill which parameter.
 fn weights(spec: &ModelSpec) -> String {
     format!("{:#}\n", json!(facade::sources(spec)))
+}
+
+/// Collectives that one device executes in one step: in every micro-batch of it.
+fn of_step(phase: &PhasePlan) -> Map<String, Value> {
+    let count = |(name, n): (&&'static str, &u64)| {
+        (name.to_string(), json!(n.saturating_mul(phase.micro_batches)))
+    };
+    phase.collectives.iter().map(count).collect()
 }
 
 /// Weights and caches of a program.
