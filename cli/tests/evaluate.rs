@@ -32,8 +32,9 @@ fn a_compiled_layout_has_the_same_numbers() {
         (json!({"tp": 8}), "tp=8"),
         (json!({"tp": 2, "pp": 4, "ep": 2}), "tp=2,pp=4,ep=2"),
     ] {
-        let asked = question(name, "h100x8", layout, (1000, 200, 64)).to_string();
-        let answer = &ask("same_numbers", &[asked])[0];
+        let mut asked = question(name, "h100x8", layout, (1000, 200, 64));
+        asked["waves"] = json!(1 << 30);
+        let answer = &ask("same_numbers", &[asked.to_string()])[0];
         let args = ["compile", &model(name), "--cluster", "h100x8", "--layout", flag];
         let load = ["--isl", "1000", "--osl", "200", "--concurrency", "64", "--json"];
         let plan = shardc(&[&args[..], &load[..]].concat()).json();

@@ -37,6 +37,7 @@ fn run(a: Affine, load: &Load) -> (Result<Serving, Unservable>, u32) {
     let engine = Engine {
         devices: a.devices,
         replicas: a.replicas,
+        lockstep: false,
         stages: a.stages,
         kv_budget: a.kv_requests * 1000 + 999,
         kv_bytes_per_request: 1000,
@@ -122,6 +123,7 @@ fn endless_steps_are_refused() {
     let engine = Engine {
         devices: 1,
         replicas: 1,
+        lockstep: false,
         stages: 1,
         kv_budget: 10,
         kv_bytes_per_request: 1,

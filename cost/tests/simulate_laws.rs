@@ -1,7 +1,7 @@
 //! The simulator against theory, against the steady state, and laws of every schedule.
 
 use proptest::prelude::*;
-use shardc_cost::serving::{self, Load, StepTime, serve};
+use shardc_cost::serving::{self, Load, Scheduling, StepTime, serve};
 use shardc_cost::simulate::arrivals::Process;
 use shardc_cost::simulate::{
     Arrival, Engine, Fleet, KvSizes, Limits, Link, Outcome, Phase, Policy, Pool, Report, Router,
@@ -14,8 +14,7 @@ const BYTES_PER_TOKEN: u64 = 100;
 /// Step times in us: fixed, and for each prompt token, decoding request, cached token.
 fn affine(work: &Work, stages: u64) -> StepTime {
     let chunks = if work.chunks > 0 { 500 + work.tokens * 20 + work.past / 1000 } else { 0 };
-    let decodes = 2_000 + work.decodes * 30 + work.context / 50;
-    let us = chunks + if work.decodes > 0 { decodes } else { 0 };
+    let us = 2_000 + chunks + work.decodes * 30 + work.context / 50;
     StepTime { latency: Ns::new(us * 1000 * stages), interval: Ns::new(us * 1000) }
 }
 
@@ -220,59 +219,82 @@ fn against_steady_state(
     kv_requests: u64,
     stages: u32,
 ) -> [f64; 3] {
-    let count = 40 * concurrency.max(20) as u32;
-    let vary = |i: u32| osl / 2 + (u64::from(i) * 2_654_435_761 % u64::from(osl + 1)) as u32;
-    let lengths = (0..count).map(|i| (isl, vary(i), 0)).collect();
-    let case = Case {
-        lengths,
-        concurrency: Some(concurrency),
-        kv_tokens: kv_requests * u64::from(isl + osl),
-        block: 16,
-        replicas: 1,
-        lockstep: false,
-        stages,
-        instances: 1,
-        decode_instances: None,
-        policy: Policy { max_batch: 4096, ..Policy::default() },
-    };
-    let outcome = simulate(&case, &mut |_| {});
-    // The middle half: neither filling up nor running dry.
-    let (low, high) = (count as usize / 4, count as usize * 3 / 4);
-    let requests = Vec::from(&outcome.requests[low..high]);
-    let from = requests[0].arrival;
-    let to = requests[requests.len() - 1].arrival;
-    let ended = outcome.requests.iter().filter(|r| (from..to).contains(&r.last));
-    let tokens: u64 = ended.map(|r| u64::from(r.osl)).sum();
-    let seconds = (to - from) as f64 / 1e9;
-    let report = Report::of(&Outcome { requests, ..outcome.clone() }, &Limits::default());
+    let setting = Setting { kv_requests, stages, replicas: 1, chunk: None };
+    setting.against_steady_state((isl, osl), concurrency)
+}
 
-    let prefill = |n: u64, s: u64| {
-        let mut work = Work::default();
-        (0..n).for_each(|_| work.add_chunk(s, 0));
-        affine(&work, stages.into())
-    };
-    let decode = |n: u64, c: u64| {
-        affine(&Work { decodes: n, context: n * c, ..Work::default() }, stages.into())
-    };
-    let engine = serving::Engine {
-        devices: 1,
-        replicas: 1,
-        stages: stages.into(),
-        kv_budget: case.kv_tokens * BYTES_PER_TOKEN,
-        kv_bytes_per_request: u64::from(isl + osl) * BYTES_PER_TOKEN,
-        prefill: &prefill,
-        decode: &decode,
-    };
-    let load = Load { concurrency: Some(concurrency), ..Load::new(isl.into(), osl.into()) };
-    let steady = serve(&engine, &load).expect("a service");
-    // In a closed loop a request arrives as another leaves, at the end of a step: it never waits
-    // for half a round, as the steady state has it.
-    let half_round = if concurrency > 1 { steady.decode_step.as_f64() / 2.0 } else { 0.0 };
-    [
-        report.ttft.mean.as_f64() / (steady.ttft.as_f64() - half_round),
-        report.tpot.mean.as_f64() / steady.tpot.as_f64(),
-        tokens as f64 / seconds / steady.tokens_per_s_per_device,
-    ]
+/// How requests are served.
+#[derive(Clone, Copy)]
+struct Setting {
+    kv_requests: u64,
+    stages: u32,
+    /// Replicas that step together.
+    replicas: u32,
+    /// Tokens of a step that mixes prompts and decoding.
+    chunk: Option<u64>,
+}
+
+impl Setting {
+    fn against_steady_state(self, (isl, osl): (u32, u32), concurrency: u64) -> [f64; 3] {
+        let Setting { kv_requests, stages, replicas, chunk } = self;
+        let count = 40 * concurrency.max(20) as u32;
+        let vary = |i: u32| osl / 2 + (u64::from(i) * 2_654_435_761 % u64::from(osl + 1)) as u32;
+        let lengths = (0..count).map(|i| (isl, vary(i), 0)).collect();
+        let case = Case {
+            lengths,
+            concurrency: Some(concurrency),
+            kv_tokens: kv_requests * u64::from(isl + osl),
+            block: 16,
+            replicas,
+            lockstep: replicas > 1,
+            stages,
+            instances: 1,
+            decode_instances: None,
+            policy: Policy { max_batch: 4096, chunk, ..Policy::default() },
+        };
+        let outcome = simulate(&case, &mut |_| {});
+        // The middle half: neither filling up nor running dry.
+        let (low, high) = (count as usize / 4, count as usize * 3 / 4);
+        let requests = Vec::from(&outcome.requests[low..high]);
+        let from = requests[0].arrival;
+        let to = requests[requests.len() - 1].arrival;
+        let ended = outcome.requests.iter().filter(|r| (from..to).contains(&r.last));
+        let tokens: u64 = ended.map(|r| u64::from(r.osl)).sum();
+        let seconds = (to - from) as f64 / 1e9;
+        let report = Report::of(&Outcome { requests, ..outcome.clone() }, &Limits::default());
+
+        let prefill = |n: u64, s: u64| {
+            let mut work = Work::default();
+            (0..n).for_each(|_| work.add_chunk(s, 0));
+            affine(&work, stages.into())
+        };
+        let decode = |n: u64, c: u64| {
+            affine(&Work { decodes: n, context: n * c, ..Work::default() }, stages.into())
+        };
+        let engine = serving::Engine {
+            devices: 1,
+            replicas: replicas.into(),
+            lockstep: replicas > 1,
+            stages: stages.into(),
+            kv_budget: case.kv_tokens * BYTES_PER_TOKEN,
+            kv_bytes_per_request: u64::from(isl + osl) * BYTES_PER_TOKEN,
+            prefill: &prefill,
+            decode: &decode,
+        };
+        let scheduling = Scheduling { mixed: chunk.is_some(), ..Scheduling::ALONE };
+        let concurrency = Some(concurrency);
+        let load = Load { concurrency, scheduling, ..Load::new(isl.into(), osl.into()) };
+        let steady = serve(&engine, &load).expect("a service");
+        // In a closed loop a request arrives as another leaves, at the end of a step: it never waits
+        // for half a round, as the steady state has it.
+        let half_round =
+            if load.concurrency > Some(1) { steady.decode_step.as_f64() / 2.0 } else { 0.0 };
+        [
+            report.ttft.mean.as_f64() / (steady.ttft.as_f64() - half_round),
+            report.tpot.mean.as_f64() / steady.tpot.as_f64(),
+            tokens as f64 / seconds / steady.tokens_per_s_per_device,
+        ]
+    }
 }
 
 const LENGTHS: [(u32, u32); 5] = [(128, 128), (1024, 128), (1024, 1024), (4096, 256), (64, 2048)];
@@ -283,25 +305,51 @@ fn closed_loops_match_the_steady_state() {
         for concurrency in [1, 4, 16, 64, 256] {
             let [ttft, tpot, rate] = against_steady_state(lengths, concurrency, 1 << 20, 1);
             let found = format!("{lengths:?} x{concurrency}: {ttft:.3} {tpot:.3} {rate:.3}");
-            assert!((tpot - 1.0).abs() < 0.03 && (rate - 1.0).abs() < 0.03, "{found}");
-            assert!((ttft - 1.0).abs() < if concurrency > 16 { 0.25 } else { 0.02 }, "{found}");
+            assert!((tpot - 1.0).abs() < 0.04 && (rate - 1.0).abs() < 0.04, "{found}");
+            assert!((ttft - 1.0).abs() < if concurrency > 16 { 0.25 } else { 0.03 }, "{found}");
         }
     }
 }
 
-/// The steady state has a prefill micro-batch cost its interval; in the simulator the decode
-/// micro-batches behind it wait until it leaves the last stage, for there are no more of them than
-/// stages.
+/// Largest errors of TPOT and throughput over lengths and concurrencies.
+fn worst(setting: Setting, lengths: &[(u32, u32)]) -> (f64, String) {
+    let all = lengths.iter().flat_map(|&l| [4, 16, 64, 256].map(|c| (l, c)));
+    let error = |(lengths, concurrency)| {
+        let [_, tpot, rate] = setting.against_steady_state(lengths, concurrency);
+        let found = format!("{lengths:?} x{concurrency}: {tpot:.3} {rate:.3}");
+        ((tpot - 1.0).abs().max((rate - 1.0).abs()), found)
+    };
+    all.map(error).max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
+}
+
+const PLENTY: Setting = Setting { kv_requests: 1 << 20, stages: 1, replicas: 1, chunk: None };
+
+#[test]
+fn mixed_steps_match_the_steady_state() {
+    let (error, found) = worst(Setting { chunk: Some(8192), ..PLENTY }, &LENGTHS);
+    assert!(error < 0.04, "{found}");
+}
+
+/// Answers much longer than prompts leave micro-batches of unequal size, which the steady state
+/// does not have: it is too fast by up to a quarter there.
 #[test]
 fn pipelines_lose_bubbles_between_prefill_and_decode() {
-    for lengths in LENGTHS {
-        let [ttft, tpot, rate] = against_steady_state(lengths, 1, 1 << 20, 4);
-        assert!([ttft, tpot, rate].iter().all(|x| (x - 1.0).abs() < 0.01), "{lengths:?}");
-        for concurrency in [16, 64] {
-            let [_, tpot, rate] = against_steady_state(lengths, concurrency, 1 << 20, 4);
-            assert!(tpot > 0.99 && rate < 1.01, "{lengths:?} x{concurrency}: {tpot} {rate}");
-        }
+    for stages in [2, 4] {
+        let (error, found) = worst(Setting { stages, ..PLENTY }, &LENGTHS[..4]);
+        assert!(error < 0.13, "{stages} stages: {found}");
+        let (error, found) = worst(Setting { stages, ..PLENTY }, &LENGTHS[4..]);
+        assert!(error < 0.28, "{stages} stages: {found}");
     }
+    let (error, found) = worst(Setting { stages: 4, chunk: Some(8192), ..PLENTY }, &LENGTHS);
+    assert!(error < 0.25, "mixed: {found}");
+}
+
+#[test]
+fn replicas_in_lockstep_wait_for_the_prompts_of_all() {
+    let (error, found) = worst(Setting { replicas: 8, ..PLENTY }, &LENGTHS);
+    assert!(error < 0.08, "{found}");
+    let (error, found) = worst(Setting { replicas: 8, chunk: Some(8192), ..PLENTY }, &LENGTHS);
+    assert!(error < 0.15, "mixed: {found}");
 }
 
 /// A starved replica runs more requests than the steady state, which counts each at its full

@@ -144,9 +144,7 @@ impl Service {
 
     /// Whether experts span data-parallel replicas, which then step together.
     pub fn lockstep(&self) -> bool {
-        let degrees = &self.degrees;
-        degrees.dp > 1
-            && degrees.ep.saturating_mul(degrees.etp) > degrees.tp.saturating_mul(degrees.cp)
+        self.degrees.lockstep()
     }
 }
 

@@ -4,7 +4,10 @@
 //! carries over to another machine through its FLOP/s, bandwidth and launch floor. Fits are on the
 //! H100 SXM rows of aiconfigurator-core 0.12.0 (Apache-2.0); `docs/cost.md` gives their errors.
 
+mod engines;
 mod vllm;
+
+use crate::serving::Scheduling;
 
 /// Kernels and collectives of an engine.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,10 +52,35 @@ pub struct Profile {
     pub cuda_graphs: bool,
     /// Whether small all-reduces use one- and two-shot kernels over peer memory.
     pub custom_all_reduce: bool,
-    /// Host time of a step that the device waits for, ns. A guess until calibrated.
-    pub step_host_ns: f64,
+    /// What the host does in a step.
+    pub host: Host,
+    /// How requests share steps.
+    pub scheduling: Scheduling,
     /// Tokens in a prefill step: requests are batched up to this many.
     pub prefill_tokens: u64,
+}
+
+/// Work of the host in a step: a part that the device waits for, and one that runs beside it, so
+/// that the longer of the two decides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Host {
+    /// Time that the device waits for, ns.
+    pub serial_ns: f64,
+    /// Time of a step beside the device, ns.
+    pub step_ns: f64,
+    /// The same for each request in the step that streams its tokens to a client, ns.
+    pub request_ns: f64,
+    /// The same for each kernel that no CUDA graph launches: those of prompts, ns.
+    pub kernel_ns: f64,
+}
+
+impl Host {
+    /// Time of a step whose device is busy for `device_ns` with so many `requests`; `launched` is
+    /// the number of kernels that no graph launches.
+    pub fn step(&self, device_ns: f64, requests: u64, launched: u64) -> f64 {
+        let each = requests as f64 * self.request_ns + launched as f64 * self.kernel_ns;
+        (device_ns + self.serial_ns).max(self.step_ns + each)
+    }
 }
 
 /// `floor + ((c)^p + (b)^p)^(1/p)` with
@@ -170,7 +198,7 @@ pub struct StreamFit {
 
 impl Profile {
     /// Names that [`Profile::named`] knows.
-    pub const NAMES: [&'static str; 4] = ["vllm", "sglang", "trtllm", "shardc"];
+    pub const NAMES: [&'static str; 5] = ["vllm", "sglang", "trtllm", "tensorrt", "shardc"];
 
     /// The profile of a name, if there is one.
     pub fn named(name: &str) -> Option<Profile> {
@@ -178,6 +206,7 @@ impl Profile {
             "vllm" => Some(Profile::vllm()),
             "sglang" => Some(Profile::sglang()),
             "trtllm" => Some(Profile::trtllm()),
+            "tensorrt" => Some(Profile::tensorrt()),
             "shardc" => Some(Profile::shardc()),
             _ => None,
         }
@@ -188,20 +217,36 @@ impl Profile {
         vllm::PROFILE
     }
 
-    /// SGLang: vLLM's kernel constants, less host time.
+    /// SGLang: vLLM's kernels; whole prompts before any decoding.
     pub fn sglang() -> Profile {
-        Profile { name: "sglang", step_host_ns: 200_000.0, ..Profile::vllm() }
+        Profile {
+            name: "sglang",
+            host: engines::SGLANG,
+            scheduling: Scheduling::default(),
+            ..Profile::vllm()
+        }
     }
 
-    /// TensorRT-LLM: vLLM's kernel constants, less host time.
+    /// TensorRT-LLM with its PyTorch runtime: vLLM's kernels; prompts share steps with decoding.
     pub fn trtllm() -> Profile {
-        Profile { name: "trtllm", step_host_ns: 150_000.0, ..Profile::vllm() }
+        Profile {
+            name: "trtllm",
+            host: engines::TRTLLM,
+            scheduling: engines::TRTLLM_SCHEDULING,
+            ..Profile::vllm()
+        }
     }
 
-    /// Our own executor: vLLM's kernel constants until its kernels are measured; steps are
-    /// replayed from a plan, so the host adds little.
+    /// TensorRT-LLM with engines that TensorRT compiled, as before version 1.0: its C++ runtime adds
+    /// little, and no server streams.
+    pub fn tensorrt() -> Profile {
+        Profile { name: "tensorrt", host: engines::TENSORRT, ..Profile::vllm() }
+    }
+
+    /// Our own executor: vLLM's kernels until its own are measured; steps are replayed from a plan,
+    /// so the host adds little.
     pub fn shardc() -> Profile {
-        Profile { name: "shardc", step_host_ns: 50_000.0, ..Profile::vllm() }
+        Profile { name: "shardc", host: engines::SHARDC, ..Profile::vllm() }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Constants of vLLM 0.24 on an H100 SXM, and how each was fitted.
 
-use super::{DecodeFit, ExpertFit, GemmFit, Load, PrefillFit, Profile, StreamFit};
+use super::{DecodeFit, ExpertFit, GemmFit, Load, PrefillFit, Profile, StreamFit, engines};
+use crate::serving::Scheduling;
 
 /// The whole profile.
 pub(super) const PROFILE: Profile = Profile {
@@ -29,7 +30,8 @@ pub(super) const PROFILE: Profile = Profile {
     benchmark: false,
     cuda_graphs: true,
     custom_all_reduce: true,
-    step_host_ns: 400_000.0,
+    host: engines::VLLM,
+    scheduling: Scheduling { mixed: true, ..Scheduling::ALONE },
     prefill_tokens: 8192,
 };
 

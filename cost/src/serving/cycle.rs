@@ -1,33 +1,52 @@
 //! The formulas of a replica in steady state.
 //!
-//! With b running requests, R = osl − 1 decode rounds, a decode round of d, and prefill
-//! micro-batches of n requests with latency f and interval g:
+//! With b running requests, R = osl − 1 decode rounds, m ≤ stages micro-batches of decoding with
+//! latency l and interval i, and prefill micro-batches of n requests with latency f and interval g:
 //!
-//! - a round d = max(latency, m·interval) of m micro-batches of ⌈b/m⌉ requests, m ≤ stages;
-//! - (b − 1)/R other requests finish in a round, so prefill stalls it by s = (b − 1)/R · g/n;
-//! - TPOT = d + s;
-//! - n = 1 + (b − 1)/R requests wait together, at most what a micro-batch holds;
-//! - TTFT = d/2 (half a round to wait, if others run) + f + ((1 + (b − 1)/R)/n − 1)/2 · g (half
-//!   of the other micro-batches that wait);
+//! - a round without prompts d = max(l, m·i);
+//! - ν = (b − 1)/R other requests finish in a round, and as many prompts take their places, in
+//!   M = ν/n micro-batches;
+//! - prompts first: n = 1 + ν wait together; a micro-batch of theirs costs a round g;
+//! - mixed: prompts ride in decode steps, in k chunks where they are long. A step with prompts has
+//!   latency f/k + a and interval g/k + a, a being the attention of the decoding, and costs what
+//!   its interval exceeds i;
+//! - a lone micro-batch of prompts empties a pipeline: φ·(1 − φ/2) times (f − g) − (l − i) more,
+//!   with φ = M up to 1;
+//! - replicas in lockstep: a step has anybody's prompts with probability q = 1 − e^−M of all, and
+//!   takes the longer of both kinds. Whoever prefills does not decode meanwhile, so
+//!   TPOT = (d + q·(f − d))·(1 + M), M being one's own. Mixed, nobody stops to decode; the busiest
+//!   replica has a second micro-batch in M/2 of all steps with prompts;
+//! - TPOT = d + what prompts cost in a round;
+//! - TTFT = d/2 (half a round to wait, if others run) + the prompt's own steps + half of the other
+//!   micro-batches that wait. If all clients start at once and each sends w requests, the mean
+//!   moves by a w-th towards that of the start, (b + 1)/2 prompts in full micro-batches. Where an
+//!   engine holds a request back, it waits for the next place, T/b;
 //! - a request stays for T = TTFT + R·TPOT, and by Little's law b/T finish in a second.
 //!
-//! So T is, but for the waits, the cycle osl·d + (b/n)·f in which every running request is
-//! served once. With one output token there are no rounds: T = TTFT = f + (b/n − 1)·g.
-//! Requests beyond the running ones wait for (waiting/b)·T.
+//! With one output token there are no rounds: T = TTFT = f + (b/n − 1)·g. Requests beyond the
+//! running ones wait for (waiting/b)·T.
 
 use super::{Load, StepTime};
 
-/// Times of one decode round and one prefill micro-batch, ns.
+/// Times of the micro-batches of a replica, ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steps {
-    /// Round of all micro-batches.
-    pub round: f64,
+    /// Micro-batches of a decode round.
+    pub micro_batches: u64,
+    /// Latency and interval of one of them.
+    pub decode: (f64, f64),
+    /// The same of one request that attends to nothing but itself.
+    pub alone: (f64, f64),
     /// Requests of a prefill micro-batch.
     pub prefill_requests: u64,
     /// Latency of a prefill micro-batch.
     pub prefill: f64,
     /// Interval of prefill micro-batches.
     pub prefill_interval: f64,
+    /// Interval of full prefill micro-batches, by request.
+    pub crowded: f64,
+    /// Replicas that step together.
+    pub lockstep: u64,
 }
 
 /// A replica's steady state, ns.
@@ -45,18 +64,21 @@ pub(super) fn micro_batches(batch: u64, stages: u64) -> (u64, u64) {
     (batch.div_ceil(size.max(1)), size)
 }
 
-/// Requests that wait for prefill together when `batch` run.
-fn waiting(load: &Load, batch: u64) -> f64 {
-    let rounds = load.osl.saturating_sub(1);
-    if rounds == 0 {
-        return batch as f64;
+/// Prompts that come in a round when `batch` run.
+fn arriving(load: &Load, batch: u64) -> f64 {
+    match load.osl.saturating_sub(1) {
+        0 => batch as f64 - 1.0,
+        rounds => (batch as f64 - 1.0) / rounds as f64,
     }
-    1.0 + (batch as f64 - 1.0) / rounds as f64
 }
 
 /// Requests of a prefill micro-batch when `batch` run.
 pub(super) fn prefill_requests(load: &Load, batch: u64) -> u64 {
-    (waiting(load, batch).floor() as u64).clamp(1, most_prefill_requests(load))
+    let together = match load.scheduling.mixed && load.osl > 1 {
+        true => arriving(load, batch).round(),
+        false => (1.0 + arriving(load, batch)).floor(),
+    };
+    (together as u64).clamp(1, most_prefill_requests(load))
 }
 
 /// Requests that a prefill micro-batch holds at most.
@@ -85,18 +107,104 @@ pub fn most_output(
 /// The steady state of a replica that runs `batch` requests.
 pub(super) fn cycle(load: &Load, batch: u64, steps: &Steps) -> Cycle {
     let rounds = load.osl.saturating_sub(1) as f64;
-    let others = batch as f64 - 1.0;
     let together = steps.prefill_requests as f64;
     if rounds == 0.0 {
         let ahead = (batch as f64 / together - 1.0).max(0.0);
         let ttft = steps.prefill + ahead * steps.prefill_interval;
         return Cycle { ttft, tpot: 0.0, stay: ttft };
     }
-    let tpot = steps.round + others / rounds * steps.prefill_interval / together;
-    let half_round = if batch > 1 { steps.round / 2.0 } else { 0.0 };
-    let ahead = (waiting(load, batch) / together - 1.0).max(0.0) / 2.0;
-    let ttft = half_round + steps.prefill + ahead * steps.prefill_interval;
-    Cycle { ttft, tpot, stay: ttft + rounds * tpot }
+    let prompts = Prompts::of(load, steps);
+    let arriving = arriving(load, batch);
+    let own = arriving / together;
+    let tpot = match steps.lockstep {
+        0 | 1 => steps.round() + prompts.stall(own, steps),
+        replicas => {
+            let room = batch.saturating_mul(replicas);
+            let running = load.concurrency.map_or(room, |asked| asked.min(room));
+            prompts.in_lockstep(own, self::arriving(load, running) / together, steps)
+        }
+    };
+    let half_round = if batch > 1 { steps.round() / 2.0 } else { 0.0 };
+    let ahead = ((1.0 + arriving) / together - 1.0).max(0.0) / 2.0;
+    let steady = half_round + prompts.chunks * (prompts.latency + ahead * prompts.interval);
+    let ttft = started(load, batch, steady, steps);
+    let stay = ttft + rounds * tpot;
+    let held = match load.concurrency {
+        Some(_) if batch > 1 => load.scheduling.held * stay / batch as f64,
+        _ => 0.0,
+    };
+    Cycle { ttft: ttft + held, tpot, stay: stay + held }
+}
+
+/// Mean time to the first token when all clients start at once.
+fn started(load: &Load, batch: u64, steady: f64, steps: &Steps) -> f64 {
+    let Some(waves) = load.waves.filter(|_| batch > 1) else { return steady };
+    let crowd = steps.prefill - steps.prefill_interval;
+    let first = crowd + (batch as f64 + 1.0) / 2.0 * steps.crowded;
+    steady + (first - steady).max(0.0) / waves.max(1) as f64
+}
+
+impl Steps {
+    /// A round without prompts.
+    pub fn round(&self) -> f64 {
+        self.decode.0.max(self.busy())
+    }
+
+    /// The slowest stage's work in a round.
+    fn busy(&self) -> f64 {
+        self.decode.1 * self.micro_batches as f64
+    }
+}
+
+/// Steps with prompts.
+struct Prompts {
+    mixed: bool,
+    /// Steps of a micro-batch.
+    chunks: f64,
+    /// Latency of one, with the decoding in it.
+    latency: f64,
+    /// Interval behind one.
+    interval: f64,
+}
+
+impl Prompts {
+    fn of(load: &Load, steps: &Steps) -> Prompts {
+        let Steps { prefill, prefill_interval, decode, alone, .. } = *steps;
+        if !load.scheduling.mixed {
+            let (latency, interval) = (prefill, prefill_interval);
+            return Prompts { mixed: false, chunks: 1.0, latency, interval };
+        }
+        let tokens = load.isl.saturating_mul(steps.prefill_requests);
+        let chunks = tokens.div_ceil(load.prefill_tokens.max(1)).max(1) as f64;
+        let latency = prefill / chunks + (decode.0 - alone.0).max(0.0);
+        let interval = prefill_interval / chunks + (decode.1 - alone.1).max(0.0);
+        Prompts { mixed: true, chunks, latency, interval }
+    }
+
+    /// What `batches` micro-batches of prompts cost a round.
+    fn stall(&self, batches: f64, steps: &Steps) -> f64 {
+        let batches = batches * self.chunks;
+        let beside = if self.mixed { batches.min(steps.micro_batches as f64) } else { 0.0 };
+        let work = batches * self.interval - beside * steps.decode.1;
+        // A lone one empties the pipeline; of many, each fills the gap behind the one before.
+        let some = batches.min(1.0);
+        let drain = self.latency - self.interval - (steps.decode.0 - steps.decode.1);
+        let slack = steps.round() - steps.busy();
+        (work - slack).max(0.0) + some * (1.0 - some / 2.0) * drain.max(0.0)
+    }
+
+    /// TPOT where replicas step together: `own` micro-batches of prompts in a round are this
+    /// replica's, `all` anybody's, and whoever has none decodes meanwhile.
+    fn in_lockstep(&self, own: f64, all: f64, steps: &Steps) -> f64 {
+        let (own, any) = (own * self.chunks, 1.0 - (-all * self.chunks).exp());
+        let longer = (self.latency - steps.round()).max(0.0);
+        let step = steps.round() + any * longer;
+        if !self.mixed {
+            return step * (1.0 + own);
+        }
+        let pairs = all * self.chunks * own / 2.0;
+        step + pairs.min(own.max(1.0)) * (self.interval - steps.decode.1).max(0.0)
+    }
 }
 
 #[cfg(test)]
@@ -105,7 +213,16 @@ mod tests {
     use crate::time::Ns;
 
     fn steps(round: f64, prefill_requests: u64, prefill: f64) -> Steps {
-        Steps { round, prefill_requests, prefill, prefill_interval: prefill }
+        Steps {
+            micro_batches: 1,
+            decode: (round, round),
+            alone: (round, round),
+            prefill_requests,
+            prefill,
+            prefill_interval: prefill,
+            crowded: prefill,
+            lockstep: 1,
+        }
     }
 
     #[test]

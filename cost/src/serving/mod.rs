@@ -45,6 +45,8 @@ pub struct Engine<'a> {
     pub devices: u64,
     /// Data-parallel replicas: groups of requests that are batched apart.
     pub replicas: u64,
+    /// Whether replicas run each step together, as they do where experts span them.
+    pub lockstep: bool,
     /// Pipeline stages of a replica.
     pub stages: u64,
     /// Bytes that the fullest device has left for the KV cache.
@@ -77,6 +79,34 @@ pub struct Load {
     pub max_batch: u64,
     /// Most tokens of a prefill micro-batch that holds more than one request.
     pub prefill_tokens: u64,
+    /// How requests share steps.
+    pub scheduling: Scheduling,
+    /// Requests that each client sends, of which TTFT is the mean: all clients start at once, so
+    /// the first ones wait for each other's prefill. `None` leaves the start out.
+    pub waves: Option<u64>,
+}
+
+/// How an engine lets requests share steps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scheduling {
+    /// Whether parts of prompts share steps with decoding; else prompts run whole, and first.
+    pub mixed: bool,
+    /// Requests in flight that wait for a place though there is memory.
+    pub held: f64,
+    /// Tokens a second that a replica's server streams to clients.
+    pub tokens_per_s: f64,
+}
+
+impl Scheduling {
+    /// Prompts whole and first, nobody held back, no limit to streaming.
+    pub const ALONE: Scheduling =
+        Scheduling { mixed: false, held: 0.0, tokens_per_s: f64::INFINITY };
+}
+
+impl Default for Scheduling {
+    fn default() -> Self {
+        Scheduling::ALONE
+    }
 }
 
 /// What a choice of concurrency optimises.
@@ -100,6 +130,8 @@ impl Load {
             tpot_limit: None,
             max_batch: 4096,
             prefill_tokens: 8192,
+            scheduling: Scheduling::ALONE,
+            waves: None,
         }
     }
 
@@ -150,6 +182,8 @@ pub enum Limit {
     Latency,
     /// A larger batch yields no more.
     Objective,
+    /// The server streams no more tokens.
+    Streaming,
 }
 
 /// Why a load cannot be served.

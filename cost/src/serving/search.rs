@@ -29,7 +29,9 @@ pub fn serve(engine: &Engine, load: &Load) -> Result<Serving, Unservable> {
         return Err(Unservable::Steps);
     }
     let (most, capped_by) = capacity(engine, load)?;
-    let single = Evaluated::exact(engine, load, 1);
+    let fixed_steps = Fixed::of(engine, load);
+    let exact = |batch| Evaluated::exact(engine, load, batch, &fixed_steps);
+    let single = exact(1);
     check_single(load, &single)?;
     let fixed = match (load.concurrency, load.objective) {
         (None, Objective::Latency) => return Ok(single.serving(engine, load, Limit::Objective)),
@@ -37,15 +39,33 @@ pub fn serve(engine: &Engine, load: &Load) -> Result<Serving, Unservable> {
         _ => false,
     };
     if fixed || most == 1 {
-        let chosen = Evaluated::exact(engine, load, most);
-        return accept(engine, load, chosen, capped_by);
+        let chosen = exact(most);
+        return match streamed(load, chosen, exact) {
+            None => accept(engine, load, chosen, capped_by),
+            Some(slower) => accept(engine, load, slower, Limit::Streaming),
+        };
     }
     let limited_by = |batch: u64| if batch == most { capped_by } else { stop_reason(load) };
-    let chosen = best(engine, load, most)
+    let chosen = best(engine, load, most, fixed_steps)
         .or(Some(single).filter(|single| single.within(engine, load)))
-        .unwrap_or_else(|| Evaluated::exact(engine, load, most));
+        .unwrap_or_else(|| exact(most));
     let limit = limited_by(chosen.batch);
     accept(engine, load, chosen, limit)
+}
+
+/// The largest batch whose tokens the server can stream, if those of `all` are too many. The rest
+/// of the requests wait.
+fn streamed(load: &Load, all: Evaluated, exact: impl Fn(u64) -> Evaluated) -> Option<Evaluated> {
+    let too_many = |e: &Evaluated| e.rate(load) * 1e9 > load.scheduling.tokens_per_s;
+    if !too_many(&all) {
+        return None;
+    }
+    let (mut fits, mut above) = (exact(1), all.batch);
+    while above - fits.batch > 1 {
+        let middle = exact(fits.batch + (above - fits.batch) / 2);
+        if too_many(&middle) { above = middle.batch } else { fits = middle }
+    }
+    Some(fits)
 }
 
 /// The largest batch of a replica, and what caps it.
@@ -62,22 +82,45 @@ fn capacity(engine: &Engine, load: &Load) -> Result<(u64, Limit), Unservable> {
     Ok(least.unwrap_or((1, Limit::MaxBatch)))
 }
 
+/// Step times that no batch changes, ns.
+#[derive(Clone, Copy)]
+struct Fixed {
+    /// Latency and interval of a decode step of one request and one token.
+    alone: (f64, f64),
+    /// Interval of the largest prefill micro-batch, by request.
+    crowded: f64,
+}
+
+impl Fixed {
+    /// At most two calls of the step functions, none that the load has no use for.
+    fn of(engine: &Engine, load: &Load) -> Fixed {
+        let most = most_prefill_requests(load);
+        let alone = match load.scheduling.mixed && load.osl > 1 {
+            true => (engine.decode)(1, 1).as_f64(),
+            false => (0.0, 0.0),
+        };
+        let crowded = match load.waves {
+            Some(_) => (engine.prefill)(most, load.isl).as_f64().1 / most as f64,
+            None => 0.0,
+        };
+        Fixed { alone, crowded }
+    }
+}
+
 /// A batch with its steps and steady state.
 #[derive(Clone, Copy)]
 struct Evaluated {
     batch: u64,
-    /// Latency and interval of a decode micro-batch, ns.
-    decode: (f64, f64),
     steps: Steps,
     cycle: Cycle,
 }
 
 impl Evaluated {
     /// From the step functions: two calls.
-    fn exact(engine: &Engine, load: &Load, batch: u64) -> Evaluated {
+    fn exact(engine: &Engine, load: &Load, batch: u64, fixed: &Fixed) -> Evaluated {
         let decode = |size| decode_step(engine, load, size);
         let prefill = |requests| (engine.prefill)(requests, load.isl).as_f64();
-        Evaluated::from_steps(engine, load, batch, decode, prefill)
+        Evaluated::from_steps(engine, load, batch, fixed, decode, prefill)
     }
 
     /// From latency and interval of a decode micro-batch and of a prefill, by requests.
@@ -85,16 +128,25 @@ impl Evaluated {
         engine: &Engine,
         load: &Load,
         batch: u64,
+        fixed: &Fixed,
         decode: impl FnOnce(u64) -> (f64, f64),
         prefill: impl FnOnce(u64) -> (f64, f64),
     ) -> Evaluated {
-        let (count, size) = micro_batches(batch, engine.stages);
+        let (micro_batches, size) = micro_batches(batch, engine.stages);
         let decode = decode(size);
         let prefill_requests = prefill_requests(load, batch);
         let (prefill, prefill_interval) = prefill(prefill_requests);
-        let round = decode.0.max(decode.1 * count as f64);
-        let steps = Steps { round, prefill_requests, prefill, prefill_interval };
-        Evaluated { batch, decode, steps, cycle: cycle(load, batch, &steps) }
+        let steps = Steps {
+            micro_batches,
+            decode,
+            alone: fixed.alone,
+            prefill_requests,
+            prefill,
+            prefill_interval,
+            crowded: fixed.crowded,
+            lockstep: if engine.lockstep { engine.replicas } else { 1 },
+        };
+        Evaluated { batch, steps, cycle: cycle(load, batch, &steps) }
     }
 
     /// Output tokens per nanosecond of a replica.
@@ -138,7 +190,7 @@ impl Evaluated {
             prefill_requests: self.steps.prefill_requests,
             ttft: Ns::from_ns(self.cycle.ttft + queueing),
             tpot: Ns::from_ns(self.cycle.tpot),
-            decode_step: Ns::from_ns(self.steps.round),
+            decode_step: Ns::from_ns(self.steps.round()),
             prefill_step: Ns::from_ns(self.steps.prefill),
             queueing: Ns::from_ns(queueing),
             tokens_per_s_per_device: per_ns * 1e9 / engine.devices.max(1) as f64,
@@ -190,8 +242,8 @@ fn stop_reason(load: &Load) -> Limit {
 /// is evaluated and becomes a sample, so the next one is nearer, until none promises more. After
 /// a guess that breaks a limit the next one stays further below it each time, for steps often
 /// grow by whole tiles.
-fn best(engine: &Engine, load: &Load, most: u64) -> Option<Evaluated> {
-    let mut curves = Curves::sample(engine, load, most);
+fn best(engine: &Engine, load: &Load, most: u64, fixed: Fixed) -> Option<Evaluated> {
+    let mut curves = Curves::sample(engine, load, most, fixed);
     let mut batches = candidates(most, engine.stages);
     let mut found: Option<Evaluated> = None;
     let mut back_off = BACK_OFF;
@@ -200,7 +252,7 @@ fn best(engine: &Engine, load: &Load, most: u64) -> Option<Evaluated> {
             found.is_none_or(|found| guess.rate(load) > found.rate(load) * PROMISE)
         };
         let Some(guess) = curves.best(engine, load, &batches).filter(promises) else { break };
-        let exact = Evaluated::exact(engine, load, guess.batch);
+        let exact = Evaluated::exact(engine, load, guess.batch, &curves.fixed);
         curves.learn(engine, &exact);
         if exact.within(engine, load) {
             found = Some(found.map_or(exact, |found| better(load, found, exact)));
@@ -227,28 +279,30 @@ fn decode_step(engine: &Engine, load: &Load, size: u64) -> (f64, f64) {
 struct Curves {
     decode: Curve,
     prefill: Curve,
+    fixed: Fixed,
 }
 
 impl Curves {
-    fn sample(engine: &Engine, load: &Load, most: u64) -> Curves {
+    fn sample(engine: &Engine, load: &Load, most: u64, fixed: Fixed) -> Curves {
         let largest = micro_batches(most, engine.stages).1;
         let together = most_prefill_requests(load).min(most);
         Curves {
             decode: Curve::sample(largest, |size| decode_step(engine, load, size)),
             prefill: Curve::sample(together, |n| (engine.prefill)(n, load.isl).as_f64()),
+            fixed,
         }
     }
 
     fn at(&self, engine: &Engine, load: &Load, batch: u64) -> Evaluated {
         let decode = |size| self.decode.at(size);
-        Evaluated::from_steps(engine, load, batch, decode, |n| self.prefill.at(n))
+        Evaluated::from_steps(engine, load, batch, &self.fixed, decode, |n| self.prefill.at(n))
     }
 
     /// Adds the steps of an exact evaluation to the samples.
     fn learn(&mut self, engine: &Engine, exact: &Evaluated) {
         let (_, size) = micro_batches(exact.batch, engine.stages);
         let steps = &exact.steps;
-        self.decode.insert(size, exact.decode);
+        self.decode.insert(size, steps.decode);
         self.prefill.insert(steps.prefill_requests, (steps.prefill, steps.prefill_interval));
     }
 

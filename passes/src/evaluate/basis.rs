@@ -156,8 +156,7 @@ impl StepModel {
         for line in self.lines(pricing, bind) {
             add(line.category, line.priced.source.into(), line.time(), line.priced.error);
         }
-        let host = Ns::from_ns(pricing.profile.step_host_ns);
-        for _ in &self.stages {
+        for host in self.host_times(pricing, bind) {
             add(Category::Host, Ground::Guessed, host, HOST_ERROR);
         }
         out.sort_by_key(|(category, _)| *category);

@@ -86,15 +86,22 @@ impl StepModel {
     /// Time by category, all stages together.
     pub fn breakdown(&self, pricing: Pricing<'_>, bind: &Bindings) -> Breakdown {
         let mut out = Breakdown::default();
-        let (pricer, fabric) = pricing.models();
-        for items in &self.stages {
-            for item in items {
-                let priced = price::price(&item.work, &pricer, &fabric, bind);
-                out.add(item.work.category(), scaled(priced.time, item.times));
-            }
-            out.add(Category::Host, Ns::from_ns(pricing.profile.step_host_ns));
+        for line in self.lines(pricing, bind) {
+            out.add(line.category, line.time());
+        }
+        for host in self.host_times(pricing, bind) {
+            out.add(Category::Host, host);
         }
         out
+    }
+
+    /// What the host adds to the device's time of each stage.
+    pub fn host_times(&self, pricing: Pricing<'_>, bind: &Bindings) -> Vec<Ns> {
+        let of_stage = |items: &Vec<Item>| {
+            let device = device_time(items, pricing, bind);
+            with_host(device, items, pricing.profile, bind).saturating_sub(device)
+        };
+        self.stages.iter().map(of_stage).collect()
     }
 
     /// Collectives that one device of the busiest stage executes in one step, by name.
@@ -122,11 +129,33 @@ impl<'a> Pricing<'a> {
 }
 
 fn stage_time(items: &[Item], pricing: Pricing<'_>, bind: &Bindings) -> Ns {
+    with_host(device_time(items, pricing, bind), items, pricing.profile, bind)
+}
+
+fn device_time(items: &[Item], pricing: Pricing<'_>, bind: &Bindings) -> Ns {
     let (pricer, fabric) = pricing.models();
     let priced = items
         .iter()
         .map(|item| scaled(price::price(&item.work, &pricer, &fabric, bind).time, item.times));
-    priced.fold(Ns::from_ns(pricing.profile.step_host_ns), |a, b| a + b)
+    priced.fold(Ns::ZERO, |a, b| a + b)
+}
+
+/// A stage's step, on the device and on the host. Steps of prompts are launched kernel by kernel;
+/// a CUDA graph launches those of decoding, if there are any.
+fn with_host(device: Ns, items: &[Item], profile: &Profile, bind: &Bindings) -> Ns {
+    if device.is_infinite() {
+        return device;
+    }
+    let attention = items.iter().find_map(|item| match &item.work {
+        Work::Attention { requests, new, .. } => Some((requests.eval(bind), new.eval(bind))),
+        _ => None,
+    });
+    let (requests, new) = attention.unwrap_or((0, 1));
+    let launched = match new == 1 && profile.cuda_graphs {
+        true => 0,
+        false => items.iter().fold(0, |n: u64, item| n.saturating_add(item.times)),
+    };
+    Ns::from_ns(profile.host.step(device.as_f64(), requests, launched))
 }
 
 fn scaled(time: Ns, times: u64) -> Ns {

@@ -106,6 +106,7 @@ impl Ready {
         let engine = Engine {
             devices: self.degrees.devices(),
             replicas: self.degrees.dp,
+            lockstep: self.degrees.lockstep(),
             stages: self.degrees.pp,
             kv_budget: memory.kv_budget(),
             kv_bytes_per_request: kv_per_request,

@@ -59,6 +59,11 @@ impl Degrees {
         self.stage_devices() / self.ep.saturating_mul(self.etp).max(1)
     }
 
+    /// Whether experts span data-parallel replicas, which then step together.
+    pub fn lockstep(&self) -> bool {
+        self.dp > 1 && self.ep.saturating_mul(self.etp) > self.tp.saturating_mul(self.cp)
+    }
+
     /// Reads `tp=4,dp=2,ep=8`. Missing degrees are 1, but `etp` is `tp` where `ep` is absent.
     ///
     /// # Errors

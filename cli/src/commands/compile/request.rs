@@ -101,7 +101,7 @@ pub struct RequestArgs {
     /// Seed of searches that draw at random; the ones above do not
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// Whose kernels are priced: vllm, sglang, trtllm, shardc
+    /// Whose kernels are priced: vllm, sglang, trtllm, tensorrt, shardc
     #[arg(long, value_name = "NAME", default_value = "vllm")]
     pub profile: String,
 }
@@ -126,6 +126,7 @@ pub fn build(args: &RequestArgs, files: &ModelFiles, pins: Option<&Source>) -> O
         ttft_limit: limit("--ttft", args.ttft)?,
         tpot_limit: limit("--tpot", args.tpot)?,
         prefill_tokens: profile.prefill_tokens,
+        scheduling: profile.scheduling,
         ..Load::new(args.isl, args.osl)
     };
     Ok(Request {

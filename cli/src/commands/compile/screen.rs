@@ -39,6 +39,7 @@ pub fn limit(limit: Limit) -> &'static str {
         Limit::MaxBatch => "the largest batch of a replica",
         Limit::Latency => "the TTFT and TPOT limits",
         Limit::Objective => "the objective: a larger batch gains nothing",
+        Limit::Streaming => "what the server streams to clients",
     }
 }
 
@@ -136,7 +137,8 @@ fn degrees(out: &mut String, document: &Document<'_>) {
     let sizes =
         [("tp", d.tp), ("cp", d.cp), ("dp", d.dp), ("ep", d.ep), ("etp", d.etp), ("edp", d.edp())];
     let axes: Vec<String> = sizes.iter().filter_map(axes).collect();
-    let _ = writeln!(out, "  {}", [vec![groups.mesh.to_string()], axes].concat().join("; "));
+    let parts = [vec![groups.mesh.to_string()], axes].concat();
+    let _ = writeln!(out, "  {}", filled(&parts).join("\n    "));
     for remark in remarks(document) {
         let _ = writeln!(out, "  {remark}");
     }
@@ -310,4 +312,24 @@ fn files(out: &mut String, directory: Option<&Path>, written: &[String]) {
         of("prefill"),
         of("decode")
     );
+}
+
+/// Parts between semicolons, in lines that fit the screen.
+fn filled(parts: &[String]) -> Vec<String> {
+    const WIDTH: usize = 112;
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + part.chars().count() < WIDTH => {
+                line.push_str("; ");
+                line.push_str(part);
+            }
+            Some(line) => {
+                line.push(';');
+                lines.push(part.clone());
+            }
+            None => lines.push(part.clone()),
+        }
+    }
+    lines
 }

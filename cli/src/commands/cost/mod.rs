@@ -2,7 +2,7 @@
 
 mod report;
 mod rows;
-mod table;
+pub mod table;
 
 use crate::failure::{InSource, Outcome};
 use crate::input::{self, Source};

@@ -73,7 +73,7 @@ impl<'a> Table<'a> {
     }
 
     fn row(&self, line: &'a str, start: usize) -> Result<Row<'_>> {
-        let cells: Vec<&str> = line.split(',').map(bare).collect();
+        let cells: Vec<&str> = cells(line).map(bare).collect();
         if cells.len() == self.columns.len() {
             return Ok(Row { columns: &self.columns, cells, line, start });
         }
@@ -145,6 +145,15 @@ impl Row<'_> {
     }
 }
 
+/// The cells of a line, split at commas outside quotes.
+fn cells(line: &str) -> impl Iterator<Item = &str> {
+    let mut quoted = false;
+    line.split(move |c| {
+        quoted ^= c == '"';
+        c == ',' && !quoted
+    })
+}
+
 /// A cell without spaces and quotes around it.
 fn bare(cell: &str) -> &str {
     let cell = cell.trim();
@@ -154,6 +163,12 @@ fn bare(cell: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quotes_hold_commas() {
+        let split: Vec<&str> = cells("a,\"b, c\",d").map(bare).collect();
+        assert_eq!(split, ["a", "b, c", "d"]);
+    }
 
     #[test]
     fn cells_come_by_name_and_lines_come_back() {

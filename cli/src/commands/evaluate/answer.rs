@@ -95,6 +95,7 @@ fn limit(limit: Limit) -> &'static str {
         Limit::MaxBatch => "max_batch",
         Limit::Latency => "latency",
         Limit::Objective => "objective",
+        Limit::Streaming => "streaming",
     }
 }
 

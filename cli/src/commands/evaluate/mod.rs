@@ -3,7 +3,7 @@
 mod answer;
 pub mod bench;
 mod fields;
-mod question;
+pub mod question;
 
 use crate::failure::{Outcome, to_json};
 use crate::output;

@@ -11,7 +11,7 @@ use shardc::facade::pricing::{Pricing, Question};
 use shardc::facade::{self, ModelRequest};
 use shardc::slots::Slots;
 use shardc_cost::machine::Cluster;
-use shardc_cost::profile::Profile;
+use shardc_cost::profile::{Host, Profile};
 use shardc_cost::serving::Load;
 use shardc_frontend::config::read_quantisation;
 use shardc_frontend::spec::{Quantisation, Scheme};
@@ -20,7 +20,7 @@ use shardc_passes::strategy::Degrees;
 use std::path::{Path, PathBuf};
 
 /// Keys of a question.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "id",
     "model",
     "cluster",
@@ -34,11 +34,16 @@ const KEYS: [&str; 15] = [
     "osl",
     "concurrency",
     "max_batch",
+    "waves",
     "mem_fraction",
     "assume",
 ];
 /// Keys of a layout.
 const DEGREES: [&str; 7] = ["tp", "pp", "dp", "cp", "ep", "etp", "stages"];
+
+/// Requests that each client of a benchmark sends, where a question does not say: what the rows of
+/// docs/results/serving.md come to.
+const WAVES: u64 = 5;
 
 /// Layouts, models and clusters that are kept between lots.
 const KEPT: (usize, usize, usize) = (2048, 64, 1024);
@@ -81,6 +86,7 @@ impl Desk {
         let degrees = degrees(&layout)?;
         let profile = profile(fields.text("profile")?.unwrap_or("vllm"))?;
         let load = load(&fields, &profile)?;
+        let profile = streaming(profile, &load);
         let cluster = self.cluster(&fields, &degrees)?;
         let key = model_key(&fields)?;
         let slot = self.models.slot(key.clone());
@@ -142,8 +148,17 @@ fn load(fields: &Fields<'_>, profile: &Profile) -> Result<Load> {
         concurrency: fields.count("concurrency")?,
         max_batch: fields.count("max_batch")?.unwrap_or(base.max_batch),
         prefill_tokens: profile.prefill_tokens,
+        scheduling: profile.scheduling,
+        waves: Some(fields.count("waves")?.unwrap_or(WAVES)),
         ..base
     })
+}
+
+/// The profile under which a load runs: offline, where no concurrency is given, no client reads a
+/// stream.
+fn streaming(profile: Profile, load: &Load) -> Profile {
+    let request_ns = if load.concurrency.is_some() { profile.host.request_ns } else { 0.0 };
+    Profile { host: Host { request_ns, ..profile.host }, ..profile }
 }
 
 fn model_key(fields: &Fields<'_>) -> Result<ModelKey> {

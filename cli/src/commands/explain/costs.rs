@@ -21,6 +21,8 @@ pub struct PhaseCosts<'a> {
     reshards: Vec<Moved>,
     /// A micro-batch through all stages, host included.
     step: Basis,
+    /// What the host adds to the device's time, all stages together.
+    host: Ns,
 }
 
 /// The costs of both phases.
@@ -47,8 +49,10 @@ fn phase<'a>(
     }
     let bases = view.steps.bases(subject.pricing, &view.bind);
     let step = bases.iter().fold(Basis::default(), |all, (_, basis)| all.with(basis));
+    let hosts = view.steps.host_times(subject.pricing, &view.bind).into_iter();
+    let host = hosts.fold(Ns::ZERO, |a, b| a + b);
     let stated = (stated.requests, stated.new);
-    Ok(PhaseCosts { view, stated, lines, reshards: reshards(view)?, step })
+    Ok(PhaseCosts { view, stated, lines, reshards: reshards(view)?, step, host })
 }
 
 /// Both phases as tables.
@@ -103,16 +107,15 @@ impl PhaseCosts<'_> {
                 Ground::from(line.priced.source).name(),
             );
         }
-        let host = Ns::from_ns(subject.pricing.profile.step_host_ns);
         let stages = self.view.steps.stages.len() as u64;
         let _ = writeln!(
             out,
             "  host{:41}{:>5} {:>12} {:>12} {:>7}   {}",
             "",
             stages,
-            host.to_string(),
-            (host * stages).to_string(),
-            percent(host * stages, total),
+            Ns::new(self.host.get() / stages.max(1)).to_string(),
+            self.host.to_string(),
+            percent(self.host, total),
             Ground::Guessed.name()
         );
         self.show_reshards(&subject.groups.mesh, out);
@@ -153,8 +156,7 @@ impl PhaseCosts<'_> {
             "new_tokens": self.stated.1,
             "step_ns": self.step.total().get(),
             "error": round(self.step.error()),
-            "host_ns": (Ns::from_ns(subject.pricing.profile.step_host_ns)
-                * self.view.steps.stages.len() as u64).get(),
+            "host_ns": self.host.get(),
             "ops": ops,
             "reshards": reshards,
         })

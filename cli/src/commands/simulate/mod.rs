@@ -15,6 +15,7 @@ use clap::ValueEnum;
 use load::Load;
 use shardc::codes;
 use shardc::facade::service::{Largest, Service, link};
+use shardc_cost::profile::Profile;
 use shardc_cost::simulate::{
     Fleet, Limits, Link, Outcome as Served, Policy, Pool, Report, Router, StepRecord, run as play,
 };
@@ -85,8 +86,8 @@ pub struct SimulateArgs {
     /// between nodes, or the node's]
     #[arg(long, value_name = "F", help_heading = "Serving", requires = "pools")]
     transfer: Option<f64>,
-    /// Mix decoding with parts of prompts in steps of up to N tokens [default: whole prompts,
-    /// before any decoding]
+    /// Mix decoding with parts of prompts in steps of up to N tokens; 0: whole prompts, before any
+    /// decoding [default: the profile's way]
     #[arg(long, value_name = "N", help_heading = "Serving")]
     chunk_tokens: Option<u64>,
     /// Most requests that a replica runs at once [default: the plan's batch, if it was made for a
@@ -113,7 +114,7 @@ pub struct SimulateArgs {
     /// How to search
     #[arg(long, value_name = "NAME", help_heading = "Plan", default_value = "degrees")]
     search: String,
-    /// Whose kernels are priced: vllm, sglang, trtllm, shardc [default: the plan's, or vllm]
+    /// Whose kernels are priced: vllm, sglang, trtllm, tensorrt, shardc [default: the plan's, or vllm]
     #[arg(long, value_name = "NAME", help_heading = "Plan")]
     profile: Option<String>,
     /// Read the model as this family, whatever it says
@@ -250,7 +251,7 @@ fn check(args: &SimulateArgs) -> Result<()> {
     };
     whole("--concurrency", args.concurrency, 1 << 32)?;
     whole("--requests", args.requests, load::MOST_REQUESTS)?;
-    whole("--chunk-tokens", args.chunk_tokens, 1 << 24)?;
+    whole("--chunk-tokens", args.chunk_tokens.filter(|n| *n > 0), 1 << 24)?;
     whole("--max-batch", args.max_batch, 1 << 16)?;
     whole("--block", Some(args.block), 1 << 20)?;
     whole("--instances", Some(args.instances.into()), 1 << 16)?;
@@ -310,10 +311,12 @@ fn simulate<'a>(
 }
 
 fn policy(args: &SimulateArgs, plan: &Plan) -> Policy {
+    let Profile { prefill_tokens, scheduling, .. } = plan.service.profile;
+    let chunk = args.chunk_tokens.or(scheduling.mixed.then_some(prefill_tokens));
     Policy {
-        chunk: args.chunk_tokens,
+        chunk: chunk.filter(|tokens| *tokens > 0),
         max_batch: args.max_batch.or(plan.batch).unwrap_or(4096),
-        prefill_tokens: plan.service.profile.prefill_tokens,
+        prefill_tokens,
         router: match args.router {
             Route::RoundRobin => Router::RoundRobin,
             Route::LeastLoaded => Router::LeastLoaded,

@@ -197,7 +197,11 @@ fn compile(args: &SimulateArgs, path: &Path, mean: Option<(u64, u64)>) -> Outcom
             kv_dtype: args.kv_dtype.as_deref().map(args::dtype).transpose()?,
             ..model.request(&files)?
         },
-        load: Load { prefill_tokens: profile.prefill_tokens, ..Load::new(isl, osl) },
+        load: Load {
+            prefill_tokens: profile.prefill_tokens,
+            scheduling: profile.scheduling,
+            ..Load::new(isl, osl)
+        },
         profile,
         mem_fraction: args.mem_fraction.unwrap_or(1.0),
         method: Method::parse(&args.search)?,

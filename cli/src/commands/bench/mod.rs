@@ -1,4 +1,8 @@
-//! `shardc bench`: how long compiling takes and how much memory it needs.
+//! `shardc bench`: how long compiling takes and how much memory it needs; how fast and how right
+//! predictions are.
+
+mod accuracy;
+mod serving;
 
 use crate::commands::evaluate;
 use crate::failure::{InSource, Outcome};
@@ -15,7 +19,7 @@ use std::time::Instant;
 #[derive(Clone, Debug, clap::Args)]
 pub struct BenchArgs {
     /// Model configurations: config.json files, or directories that hold one
-    #[arg(value_name = "MODEL", required = true)]
+    #[arg(value_name = "MODEL", required_unless_present = "serving")]
     models: Vec<PathBuf>,
     /// A preset such as h100x8x32, or a cluster file
     #[arg(long, value_name = "PRESET|FILE", default_value = "h100x8x32")]
@@ -23,12 +27,22 @@ pub struct BenchArgs {
     /// Time `evaluate` instead: so many questions about all legal layouts under many loads
     #[arg(long, value_name = "N")]
     questions: Option<usize>,
+    /// Compare predictions with a table of served points instead: source, engine, model, gpu,
+    /// n_gpus, tp, pp, ep, precision, isl, osl, batch_or_concurrency, metric, value, note
+    #[arg(long, value_name = "CSV", conflicts_with = "models")]
+    serving: Option<PathBuf>,
+    /// Names of models in that table and their configurations: model, config
+    #[arg(long, value_name = "CSV", default_value = "examples/serving/models.csv")]
+    names: PathBuf,
 }
 
 /// Runs the command.
 ///
 /// Errors: input that cannot be read, or a model that does not fit the cluster.
 pub fn run(args: &BenchArgs) -> Outcome {
+    if let Some(table) = &args.serving {
+        return serving::run(table, &args.names);
+    }
     if let Some(count) = args.questions {
         return questions(args, count.min(MOST_QUESTIONS));
     }
