@@ -39,7 +39,7 @@ fn differences_have_both_values() {
     };
     let weights = change("memory", json!(null), "weights");
     assert!((weights["ratio"].as_f64().unwrap() + 0.5).abs() < 0.02, "{weights}");
-    let reduced = change("collectives", json!("decode"), "all_reduce");
+    let reduced = change("collectives", json!("prefill"), "all_reduce");
     assert_eq!((&reduced["a"], &reduced["b"]), (&json!(66), &json!(33)));
     assert_eq!(change("degrees", json!("prefill"), "dp")["difference"], -1.0);
     let layouts = out["layouts"]["changed"].as_array().unwrap();
