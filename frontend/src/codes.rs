@@ -42,8 +42,8 @@ shardc_ir::codes! {
     /// A part of the model is left out.
     IGNORED = "F310", User, "a part of the model is left out; the plan goes on without it";
 
-    /// A nested text model omits a size that its class supplies.
-    DEFAULTED = "F311", User, "a nested text model omits a size; the library's class supplies it";
+    /// A key is absent that the class in `transformers` has a value for.
+    DEFAULTED = "F311", User, "a key is absent; the value of the class in transformers is taken";
 
     /// The architecture's name is not one of the family that reads it.
     READ_AS = "F312", User, "an architecture is read as a family whose list does not name it";

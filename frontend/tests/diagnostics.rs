@@ -145,7 +145,7 @@ fn keys_that_contradict_each_other() {
     );
     let gpt = shipped("openai__gpt-oss-20b.json");
     let cut = error(&gpt.replace("\"num_hidden_layers\": 24", "\"num_hidden_layers\": 1"));
-    assert!(cut.starts_with("F105 `layer_types` has 24 entries for 1 layers | \"layer_types\""));
+    assert!(cut.starts_with("F105 `layer_types` has 24 entries for 1 layer | \"layer_types\""));
     assert!(cut.ends_with("| give one entry per layer, or remove the key"));
 }
 
@@ -165,9 +165,7 @@ fn models_that_are_not_supported() {
     assert!(found.notes[0].starts_with("keys read: architectures, attention_bias"));
     assert_eq!(
         found.help.as_deref(),
-        Some(
-            "the nearest supported family is `llama`; --assume llama reads the file as that family"
-        )
+        Some("the nearest supported family that reads the file is `llama`: pass --assume llama")
     );
     let assume = Options { assume: Some("llama".into()), ..Options::default() };
     assert_eq!(config::read(&text, &assume).unwrap().spec.family, "llama");

@@ -95,7 +95,7 @@ impl Core {
         let keys = style.keys;
         style.required.iter().try_for_each(|key| cx.require(key))?;
         let heads = cx.dim(keys.heads)?;
-        let kv_heads = cx.dim_or(keys.kv_heads, heads)?;
+        let kv_heads = kv_heads(cx, keys.kv_heads, heads)?;
         check_heads(cx, heads, kv_heads, &[keys.heads, keys.kv_heads].concat())?;
         let head_dim = match cx.opt_dim("head_dim")? {
             Some(n) => n,
@@ -239,6 +239,17 @@ pub(crate) fn dtype(cx: &Cx) -> Result<DType> {
             "use bfloat16, float16 or float32; quantised weights belong in quantization_config",
         )),
     }
+}
+
+/// KV heads by one of `keys`; as many as heads where there is no key for them, or where it is null
+/// or absent. Only the last is worth a word.
+pub(crate) fn kv_heads(cx: &Fields, keys: Spellings, heads: u64) -> Result<u64> {
+    if let Some(key) = keys.first()
+        && keys.iter().all(|key| cx.require(key).is_err())
+    {
+        cx.defaulted(key, "there are as many KV heads as heads".to_string());
+    }
+    cx.dim_or(keys, heads)
 }
 
 /// KV heads must divide heads.

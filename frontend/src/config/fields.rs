@@ -48,7 +48,7 @@ pub(crate) struct Fields<'a> {
     object: &'a BTreeMap<String, Member>,
     span: Span,
     path: String,
-    /// Sizes that stand in for absent keys, as the library's class has them.
+    /// Sizes that stand in for absent keys, as the class in `transformers` has them.
     defaults: &'static [(&'static str, u64)],
 }
 
@@ -70,6 +70,20 @@ impl<'a> Fields<'a> {
                 .at(Span::new(node.span.start as usize, node.span.start as usize + 1), "")
                 .help("pass the model's config.json"),
             )),
+        }
+    }
+
+    /// The same object, with a log of its own.
+    pub(crate) fn logged<'b>(&self, log: &'b Log<'b>) -> Fields<'b>
+    where
+        'a: 'b,
+    {
+        Fields {
+            log,
+            object: self.object,
+            span: self.span,
+            path: self.path.clone(),
+            defaults: self.defaults,
         }
     }
 
@@ -95,6 +109,14 @@ impl<'a> Fields<'a> {
         match defaulted || self.object.contains_key(key) {
             true => Ok(()),
             false => Err(self.missing(key)),
+        }
+    }
+
+    /// As [`require`](Self::require) for the first key, where no spelling is there.
+    pub(crate) fn require_any(&self, keys: impl Keys) -> Result<()> {
+        match keys.spellings().iter().any(|key| self.require(key).is_ok()) {
+            true => Ok(()),
+            false => Err(self.missing(keys)),
         }
     }
 
@@ -131,6 +153,11 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Fails where a key that nobody read, of any object, looks like one that was looked for.
+    pub(crate) fn check_spelling(&self) -> Result<()> {
+        self.log.check_spelling()
+    }
+
     /// The value of a key that no reader asked for.
     pub(crate) fn unasked(&self, key: &str) -> Option<&'a Value> {
         let member = self.object.get(key)?;
@@ -151,6 +178,12 @@ impl<'a> Fields<'a> {
             None => warning,
         };
         self.log.note(warning);
+    }
+
+    /// Warns that a key is absent, and says what stands in for it.
+    pub(crate) fn defaulted(&self, key: &str, instead: String) {
+        let message = format!("`{}` is absent: {instead}", self.full(key));
+        self.log.note(Diagnostic::warning(codes::DEFAULTED, message).at(self.place(), ""));
     }
 
     /// A whole number in `1 ..= MAX_DIM`.
@@ -174,8 +207,7 @@ impl<'a> Fields<'a> {
         let spelt = |key: &&'static str| self.defaults.iter().find(|(name, _)| name == key);
         let found = keys.spellings().iter().find_map(spelt);
         if let Some((key, n)) = found {
-            let message = format!("`{}` is absent; the library's {n} is taken", self.full(key));
-            self.warn(codes::DEFAULTED, keys, message);
+            self.defaulted(key, format!("transformers takes {n}"));
         }
         Ok(found.map(|(_, n)| *n))
     }

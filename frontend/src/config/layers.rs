@@ -89,9 +89,18 @@ pub(crate) fn check_length(
     }
     Err(cx.conflict(
         &[key, "num_hidden_layers"],
-        format!("`{}` has {found} entries for {layers} layers", cx.full(key)),
+        format!(
+            "`{}` has {} for {}",
+            cx.full(key),
+            counted(found, "entry", "entries"),
+            counted(layers, "layer", "layers")
+        ),
         "give one entry per layer, or remove the key",
     ))
+}
+
+fn counted(n: usize, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
 }
 
 /// The window named by `sliding_window`, if any; 0 means none.

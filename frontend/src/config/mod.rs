@@ -4,6 +4,7 @@
 //! answers to and the function that reads it. The reader composes the shared readers of this
 //! module (core sizes, RoPE, masks, experts) and decides each layer.
 
+mod candidates;
 mod core;
 mod families;
 mod fields;
@@ -91,16 +92,22 @@ pub fn read(text: &str, options: &Options) -> Result<Reading> {
     let log = Log::default();
     let top = Fields::new(&log, &node)?;
     let cx = resolve::resolve(&top, options)?;
-    let mut spec = (cx.family.read)(&cx)?;
+    let spec = finish(&cx, options)?;
+    unread::warn(&cx);
+    Ok(Reading { spec, notes: log.take_notes() })
+}
+
+/// Reads what the family reads, and checks what it does not.
+fn finish(cx: &Cx, options: &Options) -> Result<ModelSpec> {
+    let mut spec = (cx.family.read)(cx)?;
     if let Some(beside) = &options.quantisation {
         spec.quantisation = spec.quantisation.or(beside);
     }
-    prediction::warn(&cx)?;
-    quant::warn_of_name(&cx, &spec);
-    log.check_spelling()?;
-    unread::warn(&cx);
+    prediction::warn(cx)?;
+    quant::warn_of_name(cx, &spec);
+    cx.top.check_spelling()?;
     spec.parameters()?;
-    Ok(Reading { spec, notes: log.take_notes() })
+    Ok(spec)
 }
 
 /// Reads a configuration from bytes.

@@ -25,7 +25,7 @@ pub(super) fn text_model<'a>(top: &Fields<'a>) -> Result<Fields<'a>> {
     Ok(fields)
 }
 
-/// Sizes that the library's class supplies where a nested text model omits them.
+/// Sizes that the class in `transformers` supplies where a nested text model omits them.
 pub(super) fn defaults(family: &str) -> &'static [(&'static str, u64)] {
     match family {
         "llama" => &[

@@ -194,11 +194,11 @@ fn refuse(cx: &Cx, row: &Refused, found: Found) -> Box<Diagnostic> {
     if found.layers.len() < found.total {
         error = error.note(format!("`{}` says so of layers {}", found.key, runs(&found.layers)));
     }
-    let tally = row.tally.and_then(|tally| tally(cx, &found.layers).ok());
-    let error = match tally {
-        Some(tally) => error.note(weighed(&tally)),
-        None => error.note("the model can be neither counted nor compiled without an operator"),
-    };
+    let error = error.note(match row.tally.map(|tally| tally(cx, &found.layers)) {
+        Some(Ok(tally)) => weighed(&tally),
+        Some(Err(cause)) => format!("its parameters are not counted: {}", cause.message),
+        None => "no operator compiles that block, and no rule counts its parameters".to_string(),
+    });
     let error = error.help("choose a model whose layers are attention and feed-forward blocks");
     Box::new(cx.point(error, &[found.key, "model_type"]))
 }

@@ -2,10 +2,10 @@
 
 use super::fields::Fields;
 use super::registry::{FAMILIES, Family};
-use super::{Cx, Options, multimodal, refused};
+use super::{Cx, Options, candidates, multimodal, refused};
 use crate::codes;
-use crate::similar;
 use shardc_ir::diag::{Diagnostic, Result};
+use shardc_ir::nearest::nearest;
 
 /// Finds the text model and its family.
 pub(super) fn resolve<'a>(top: &Fields<'a>, options: &Options) -> Result<Cx<'a>> {
@@ -63,13 +63,18 @@ fn architectures<'a>(top: &Fields<'a>) -> Result<Vec<&'a str>> {
 fn assumed(name: &str) -> Result<&'static Family> {
     let by_name = |f: &&Family| f.name == name || f.model_types.contains(&name);
     FAMILIES.iter().find(by_name).ok_or_else(|| {
-        let near = FAMILIES.iter().min_by_key(|f| similar::distance(f.name, name));
-        let near = near.map_or("", |f| f.name);
+        let names = || {
+            FAMILIES.iter().flat_map(|f| [f.name].into_iter().chain(f.model_types.iter().copied()))
+        };
         let all: Vec<&str> = FAMILIES.iter().map(|f| f.name).collect();
+        let help = match nearest(name, names()) {
+            Some(near) => format!("the nearest name is `{near}`"),
+            None => "name one of these families".to_string(),
+        };
         Box::new(
             Diagnostic::error(codes::UNKNOWN_FAMILY, format!("no family is called {name:?}"))
                 .note(format!("families: {}", all.join(", ")))
-                .help(format!("the nearest name is `{near}`")),
+                .help(help),
         )
     })
 }
@@ -108,25 +113,17 @@ fn unknown<'a>(
         );
     }
     let what = named.first().copied().or(model_type).unwrap_or("");
-    let near = nearest(model_type.unwrap_or(what), what);
+    let help = match candidates::nearest(top, model_type.unwrap_or(what), named) {
+        Some(near) => format!(
+            "the nearest supported family that reads the file is `{near}`: pass --assume {near}"
+        ),
+        None => "no supported family reads such a file; `shardc families` lists them".to_string(),
+    };
     let error = Diagnostic::error(
         codes::UNKNOWN_FAMILY,
         format!("the architecture {what} is not supported"),
     )
     .note(format!("keys read: {}", keys.join(", ")))
-    .help(format!(
-        "the nearest supported family is `{}`; --assume {} reads the file as that family",
-        near.name, near.name
-    ));
+    .help(help);
     Box::new(at.point(error, &[key]))
-}
-
-/// The family whose names are fewest edits away.
-fn nearest(model_type: &str, architecture: &str) -> &'static Family {
-    let away = |f: &&'static Family| {
-        let types = f.model_types.iter().map(|t| similar::distance(t, model_type));
-        let architectures = f.architectures.iter().map(|a| similar::distance(a, architecture));
-        types.chain(architectures).min().unwrap_or(usize::MAX)
-    };
-    FAMILIES.iter().min_by_key(away).unwrap_or(&FAMILIES[0])
 }

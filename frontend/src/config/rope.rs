@@ -20,11 +20,19 @@ pub(crate) struct Defaults {
     pub(crate) theta: f64,
     /// Share of a head that rotates.
     pub(crate) partial: f64,
+    /// Context length of pre-training; else the longest context.
+    pub(crate) original: Option<u64>,
+    /// Whether the class reads the base from a key, so that its absence is worth a word.
+    pub(crate) keyed: bool,
 }
 
 impl Defaults {
     /// Base 10,000 over the whole head.
-    pub(crate) const LLAMA: Defaults = Defaults { theta: 10_000.0, partial: 1.0 };
+    pub(crate) const LLAMA: Defaults =
+        Defaults { theta: 10_000.0, partial: 1.0, original: None, keyed: true };
+
+    /// The same where no key has the base.
+    pub(crate) const FIXED: Defaults = Defaults { keyed: false, ..Defaults::LLAMA };
 
     /// The same with another base.
     pub(crate) const fn theta(theta: f64) -> Self {
@@ -45,7 +53,7 @@ pub(crate) fn read_dim(cx: &Cx, head_dim: u64, default: u64) -> Result<Rope> {
         Err(_) => default,
     };
     let dim = even(cx, dim, head_dim, dim as f64 / head_dim as f64)?;
-    Ok(Rope { dim, ..read(cx, head_dim, Defaults::LLAMA)? })
+    Ok(Rope { dim, ..read(cx, head_dim, Defaults::FIXED)? })
 }
 
 /// RoPE that `rope_parameters` gives to layers of type `layer_type`; `None` where it does not tell
@@ -72,7 +80,7 @@ pub(crate) fn read_for(
 ) -> Result<Rope> {
     let parameters = parameters(cx, layer_type)?;
     let dim = rotated(cx, parameters.as_ref(), head_dim, defaults.partial)?;
-    build(cx, parameters.as_ref(), dim, defaults.theta)
+    build(cx, parameters.as_ref(), dim, defaults)
 }
 
 /// RoPE of all of `dim` elements, the rotary part of a head with latent attention: a share in the
@@ -80,17 +88,24 @@ pub(crate) fn read_for(
 pub(crate) fn read_whole(cx: &Cx, dim: u64, defaults: Defaults) -> Result<Rope> {
     let parameters = parameters(cx, "full_attention")?;
     let dim = even(cx, dim, dim, 1.0)?;
-    build(cx, parameters.as_ref(), dim, defaults.theta)
+    build(cx, parameters.as_ref(), dim, defaults)
 }
 
 /// RoPE of `dim` elements, scaled as `inner` says.
-fn build(cx: &Cx, inner: Option<&Fields>, dim: u64, theta: f64) -> Result<Rope> {
-    let theta = match inner.map(|p| p.positive("rope_theta")).transpose()?.flatten() {
+fn build(cx: &Cx, inner: Option<&Fields>, dim: u64, defaults: Defaults) -> Result<Rope> {
+    let keys = ["rope_theta", "rotary_emb_base"];
+    let within = inner.map(|p| p.positive("rope_theta")).transpose()?.flatten();
+    let theta = match within.map_or_else(|| cx.positive(keys), |theta| Ok(Some(theta)))? {
         Some(theta) => theta,
-        None => cx.positive_or(["rope_theta", "rotary_emb_base"], theta)?,
+        None => {
+            if defaults.keyed {
+                cx.defaulted("rope_theta", format!("transformers takes {}", defaults.theta));
+            }
+            defaults.theta
+        }
     };
     let scaling = match inner {
-        Some(p) => scaling(cx, p, dim)?,
+        Some(p) => scaling(cx, p, dim, defaults.original)?,
         None => RopeScaling::None,
     };
     let sections = match inner {
@@ -125,14 +140,17 @@ fn even(cx: &Cx, dim: u64, head_dim: u64, share: f64) -> Result<u64> {
     if dim > head_dim || dim == 0 || !dim.is_multiple_of(2) {
         return Err(cx.conflict(
             &["partial_rotary_factor", "rotary_pct", "rotary_dim", "head_dim", "hidden_size"],
-            format!("{share} of a head of {head_dim} elements rotates: {dim} is not a positive even number"),
-            "RoPE turns pairs; choose a head width and a share whose product is even",
+            format!(
+                "RoPE turns pairs, but {dim} of the {head_dim} elements of a head would rotate \
+                 (a share of {share})"
+            ),
+            "choose a head width and a share whose product is a positive even number",
         ));
     }
     Ok(dim)
 }
 
-fn scaling(cx: &Cx, p: &Fields, dim: u64) -> Result<RopeScaling> {
+fn scaling(cx: &Cx, p: &Fields, dim: u64, default: Option<u64>) -> Result<RopeScaling> {
     let named = p.text(["rope_type", "type"])?;
     if named.is_none() && p.has(["factor", "short_factor"]) {
         return Err(p.missing("rope_type"));
@@ -141,15 +159,17 @@ fn scaling(cx: &Cx, p: &Fields, dim: u64) -> Result<RopeScaling> {
     match kind {
         "default" | "mrope" | "none" => Ok(RopeScaling::None),
         "linear" => Ok(RopeScaling::Linear { factor: factor(p)? }),
-        "dynamic" => Ok(RopeScaling::Dynamic { factor: factor(p)?, original: original(cx, p)? }),
+        "dynamic" => {
+            Ok(RopeScaling::Dynamic { factor: factor(p)?, original: original(cx, p, default)? })
+        }
         "llama3" => Ok(RopeScaling::Llama3 {
             factor: factor(p)?,
             low: required(p, "low_freq_factor")?,
             high: required(p, "high_freq_factor")?,
-            original: original(cx, p)?,
+            original: original(cx, p, default)?,
         }),
-        "yarn" | "deepseek_yarn" => yarn(cx, p),
-        "longrope" | "su" => longrope(cx, p, dim),
+        "yarn" | "deepseek_yarn" => yarn(p, original(cx, p, default)?),
+        "longrope" | "su" => longrope(cx, p, dim, original(cx, p, default)?),
         other => Err(p.unsupported(
             if p.has("rope_type") { "rope_type" } else { "type" },
             format!("the RoPE type {other:?} is not supported"),
@@ -158,12 +178,8 @@ fn scaling(cx: &Cx, p: &Fields, dim: u64) -> Result<RopeScaling> {
     }
 }
 
-fn yarn(cx: &Cx, p: &Fields) -> Result<RopeScaling> {
-    let original = original(cx, p)?;
-    let factor = match p.positive("factor")? {
-        Some(factor) => factor,
-        None => stretch(cx, original)?.ok_or_else(|| p.missing("factor"))?,
-    };
+fn yarn(p: &Fields, original: u64) -> Result<RopeScaling> {
+    let factor = factor(p)?;
     let given = p.positive("attention_factor")?;
     let (mscale, all_dim) = (p.number("mscale")?, p.number("mscale_all_dim")?);
     let attention_factor = match (given, mscale, all_dim) {
@@ -188,19 +204,28 @@ pub(crate) fn yarn_mscale(factor: f64, m: f64) -> f64 {
     if factor <= 1.0 { 1.0 } else { 0.1 * m * factor.ln() + 1.0 }
 }
 
-/// The square of YaRN's growth, which DeepSeek puts on the softmax scale: 1 without
-/// `mscale_all_dim`.
-pub(crate) fn softmax_growth(cx: &Cx) -> Result<f64> {
-    let Some(p) = cx.object(KEYS)? else { return Ok(1.0) };
+/// The square of YaRN's growth, which DeepSeek puts on the softmax scale of heads that turn by a
+/// scaled RoPE: 1 without `mscale_all_dim`.
+pub(crate) fn softmax_growth(cx: &Cx, scaling: &RopeScaling) -> Result<f64> {
+    let Some(p) = parameters(cx, "full_attention")? else { return Ok(1.0) };
     let all_dim = p.number_or("mscale_all_dim", 0.0)?;
-    let factor = p.number_or("factor", 1.0)?;
-    Ok(if all_dim == 0.0 { 1.0 } else { yarn_mscale(factor, all_dim).powi(2) })
+    if all_dim == 0.0 {
+        return Ok(1.0);
+    }
+    let factor = match scaling {
+        RopeScaling::None => 1.0,
+        RopeScaling::LongRope { .. } => factor(&p)?,
+        RopeScaling::Linear { factor }
+        | RopeScaling::Dynamic { factor, .. }
+        | RopeScaling::Llama3 { factor, .. }
+        | RopeScaling::Yarn { factor, .. } => *factor,
+    };
+    Ok(yarn_mscale(factor, all_dim).powi(2))
 }
 
 /// LongRoPE's growth follows the ratio of contexts where the length of pre-training stands beside
 /// the scaling, else its `factor`.
-fn longrope(cx: &Cx, p: &Fields, dim: u64) -> Result<RopeScaling> {
-    let original = original(cx, p)?;
+fn longrope(cx: &Cx, p: &Fields, dim: u64, original: u64) -> Result<RopeScaling> {
     let list = |key: &'static str| -> Result<Vec<f64>> {
         let list = p.numbers(key)?.ok_or_else(|| p.missing(key))?;
         if list.len() as u64 == dim / 2 {
@@ -214,7 +239,7 @@ fn longrope(cx: &Cx, p: &Fields, dim: u64) -> Result<RopeScaling> {
     let beside = cx.has("original_max_position_embeddings");
     let factor = match named.filter(|_| !beside) {
         Some(factor) => factor,
-        None => stretch(cx, original)?.unwrap_or(1.0),
+        None => stretch(cx, original)?,
     };
     let grown = match p.positive("attention_factor")? {
         Some(given) => given,
@@ -231,13 +256,15 @@ fn longrope(cx: &Cx, p: &Fields, dim: u64) -> Result<RopeScaling> {
 }
 
 /// How much longer the context is than that of pre-training.
-fn stretch(cx: &Cx, original: u64) -> Result<Option<f64>> {
+fn stretch(cx: &Cx, original: u64) -> Result<f64> {
     let longest = super::core::max_positions(cx)?;
-    Ok(longest.map(|longest| longest as f64 / original as f64))
+    let longest = longest.ok_or_else(|| cx.missing("max_position_embeddings"))?;
+    Ok(longest as f64 / original as f64)
 }
 
-/// Context length of pre-training: inside the scaling, else beside it, else the longest context.
-fn original(cx: &Cx, p: &Fields) -> Result<u64> {
+/// Context length of pre-training: inside the scaling, else beside it, else the class's, else the
+/// longest context. Dynamic scaling starts from the longest context by its definition.
+pub(crate) fn original(cx: &Cx, p: &Fields, default: Option<u64>) -> Result<u64> {
     let key = "original_max_position_embeddings";
     if let Some(n) = p.opt_whole(key, 1, MAX_POSITIONS)? {
         return Ok(n);
@@ -245,7 +272,13 @@ fn original(cx: &Cx, p: &Fields) -> Result<u64> {
     if let Some(n) = cx.opt_whole(key, 1, MAX_POSITIONS)? {
         return Ok(n);
     }
-    super::core::max_positions(cx)?.ok_or_else(|| p.missing(key))
+    let longest = super::core::max_positions(cx)?;
+    let taken = default.or(longest).ok_or_else(|| p.missing(key))?;
+    if p.text(["rope_type", "type"])? != Some("dynamic") {
+        let whose = if default.is_some() { "" } else { ", the longest context" };
+        p.defaulted(key, format!("transformers takes {taken}{whose}"));
+    }
+    Ok(taken)
 }
 
 fn factor(p: &Fields) -> Result<f64> {

@@ -61,14 +61,19 @@ const KEYS: &[(&str, Neutral)] = &[
     ("index_topk", Neutral::Zero),
 ];
 
-/// Warns of every such key that is there, says something and was not asked for.
+/// Every such key that is there, says something and was not asked for.
+pub(super) fn keys(cx: &Cx) -> impl Iterator<Item = &'static str> {
+    let said = |(key, neutral): &&(&'static str, Neutral)| {
+        let value = cx.unasked(key);
+        value.is_some_and(|value| !neutral.is(value) && !slides_not(key, &cx.fields))
+    };
+    KEYS.iter().filter(said).map(|(key, _)| *key)
+}
+
+/// Warns of each of them.
 pub(super) fn warn(cx: &Cx) {
     let fields = &cx.fields;
-    for (key, neutral) in KEYS {
-        let Some(value) = fields.unasked(key) else { continue };
-        if neutral.is(value) || slides_not(key, fields) {
-            continue;
-        }
+    for key in keys(cx) {
         let message = format!(
             "`{}` is not read: {} models have no such part",
             fields.full(key),

@@ -66,7 +66,7 @@ pub(in crate::config) fn laguna(cx: &Cx) -> Result<ModelSpec> {
 
 fn laguna_attention(cx: &Cx, core: &Core) -> Result<Vec<Gqa>> {
     let masks = layers::masks(cx, core.layers, layers::window_or(cx, 512)?, |_| false)?;
-    let half = rope::Defaults { theta: 5e5, partial: 0.5 };
+    let half = rope::Defaults { partial: 0.5, ..rope::Defaults::theta(5e5) };
     let full = rope::read_for(cx, core.head_dim, half, "full_attention")?;
     let whole = rope::Defaults::LLAMA;
     let sliding = rope::read_own(cx, core.head_dim, whole, "sliding_attention")?;

@@ -140,7 +140,7 @@ pub(in crate::config) fn baichuan(cx: &Cx) -> Result<ModelSpec> {
     let core = Core::read(cx, Style { keys, names: NAMES, ..Style::LLAMA })?;
     let rotates = core.hidden == 4096 || cx.has("max_position_embeddings");
     let gqa = match rotates {
-        true => core.gqa(Some(rope::read(cx, core.head_dim, rope::Defaults::LLAMA)?)),
+        true => core.gqa(Some(rope::read(cx, core.head_dim, rope::Defaults::FIXED)?)),
         false => Gqa { alibi: Some(BIAS), ..core.gqa(None) },
     };
     let mlp = core.mlp(cx)?;

@@ -50,7 +50,7 @@ fn attention(cx: &Cx, core: &Core) -> Result<Gqa> {
         let message = format!("{} heads are not a multiple of {kv_heads} KV heads", core.heads);
         return Err(p.conflict(&["kv_n_heads"], message, "kv_n_heads must divide n_heads"));
     }
-    let rope = rope::read(cx, core.head_dim, rope::Defaults::LLAMA)?;
+    let rope = rope::read(cx, core.head_dim, rope::Defaults::FIXED)?;
     let rope = Rope { theta: p.positive_or("rope_theta", rope.theta)?, ..rope };
     let gqa = Gqa::new(core.heads, kv_heads, core.head_dim, Some(rope));
     Ok(Gqa { clip_qkv: p.positive("clip_qkv")?, ..gqa })

@@ -128,8 +128,9 @@ pub(super) fn mla(cx: &Cx, core: &Core) -> Result<Mla> {
 /// Latent attention with value heads of `v_dim` elements.
 pub(super) fn mla_of(cx: &Cx, core: &Core, v_dim: u64, interleaved: bool) -> Result<Mla> {
     let (nope_dim, rope_dim) = (cx.dim("qk_nope_head_dim")?, cx.dim("qk_rope_head_dim")?);
-    let scale = inverse_sqrt(nope_dim.saturating_add(rope_dim)) * rope::softmax_growth(cx)?;
     let rope = rope::read_whole(cx, rope_dim, rope::Defaults::LLAMA)?;
+    let growth = rope::softmax_growth(cx, &rope.scaling)?;
+    let scale = inverse_sqrt(nope_dim.saturating_add(rope_dim)) * growth;
     cx.require("q_lora_rank")?;
     Ok(Mla {
         heads: core.heads,

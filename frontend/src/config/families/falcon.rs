@@ -1,7 +1,8 @@
 //! Falcon: multi-query (7B), grouped-query (40B, 180B, 11B) or multi-head with ALiBi (RW).
 
 use super::prelude::*;
-use crate::config::core::{SizeKeys, check_heads, derived_head_dim};
+use crate::config::core::{SizeKeys, check_heads, derived_head_dim, kv_heads};
+use crate::config::fields::Spellings;
 
 const fn names(fusion: Fusion) -> [NameRow; 3] {
     [
@@ -29,7 +30,7 @@ const NEW: Names = Names { layer: LAYER, rows: &[ROWS, TWO_NORMS, &names(Fusion:
 /// 11B.
 const NEW_ONE_NORM: Names = Names { layer: LAYER, rows: &[ROWS, &names(Fusion::PerKvHead)] };
 
-const KV_HEADS: [&str; 2] = ["num_kv_heads", "n_head_kv"];
+const KV_HEADS: Spellings = &["num_kv_heads", "n_head_kv"];
 
 const STYLE: Style = Style {
     tied: true,
@@ -73,8 +74,10 @@ pub(in crate::config) fn falcon(cx: &Cx) -> Result<ModelSpec> {
 
 /// The old architecture's `num_kv_heads` means nothing where `multi_query` is set.
 fn attention(cx: &Cx, core: &Core, new: bool) -> Result<Gqa> {
-    let listed = cx.dim_or(KV_HEADS, core.heads)?;
-    let kv_heads = if !new && cx.flag_or("multi_query", true)? { 1 } else { listed };
+    let kv_heads = match !new && cx.flag_or("multi_query", true)? {
+        true => cx.opt_dim(KV_HEADS)?.map_or(1, |_| 1),
+        false => kv_heads(cx, KV_HEADS, core.heads)?,
+    };
     let keys = ["num_attention_heads", "n_head", KV_HEADS[0], KV_HEADS[1]];
     check_heads(cx, core.heads, kv_heads, &keys)?;
     let head_dim =

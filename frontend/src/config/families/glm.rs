@@ -5,7 +5,7 @@ use super::deepseek;
 use super::prelude::*;
 use crate::config::core::SizeKeys;
 
-const HALF: rope::Defaults = rope::Defaults { theta: 10_000.0, partial: 0.5 };
+const HALF: rope::Defaults = rope::Defaults { partial: 0.5, ..rope::Defaults::LLAMA };
 const FUSED: &[NameRow] = &[
     share(Part::Gate, "mlp.gate_up_proj.*", Fusion::Concat),
     share(Part::Up, "mlp.gate_up_proj.*", Fusion::Concat),
@@ -68,7 +68,7 @@ pub(in crate::config) fn chatglm(cx: &Cx) -> Result<ModelSpec> {
     let core = Core::read(cx, style)?;
     let head_dim = cx.dim_or("kv_channels", core.head_dim)?;
     let theta = 10_000.0 * cx.positive_or("rope_ratio", 1.0)?;
-    let rope = rope::read(cx, head_dim, rope::Defaults { theta, ..HALF })?;
+    let rope = rope::read(cx, head_dim, rope::Defaults { theta, keyed: false, ..HALF })?;
     let rope = Some(Rope { interleaved: true, ..rope });
     let biased = cx.flag_or("add_bias_linear", false)?;
     let qkv = biased || cx.flag_or("add_qkv_bias", false)?;

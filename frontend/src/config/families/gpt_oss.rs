@@ -12,6 +12,7 @@ const NAMES: Names = Names::llama_with(&[&[
 /// gpt-oss.
 pub(in crate::config) fn gpt_oss(cx: &Cx) -> Result<ModelSpec> {
     let core = Core::read(cx, Style { eps: 1e-5, names: NAMES, ..Style::HEADED })?;
+    cx.require_any(["rope_scaling", "rope_parameters"])?;
     let rope = rope::read(cx, core.head_dim, rope::Defaults::theta(150_000.0))?;
     let masks = layers::masks(cx, core.layers, layers::window(cx)?, |l| l % 2 == 0)?;
     let bias = Biases::all(cx.flag_or("attention_bias", true)?);

@@ -2,6 +2,7 @@
 
 use super::mistral::window_everywhere;
 use super::prelude::*;
+use crate::config::core::SizeKeys;
 
 const EPS: [&str; 2] = ["layer_norm_eps", "layer_norm_epsilon"];
 
@@ -38,7 +39,7 @@ pub(in crate::config) fn starcoder2(cx: &Cx) -> Result<ModelSpec> {
         eps: 1e-5,
         act: ("hidden_act", "gelu_pytorch_tanh"),
         names: NAMES,
-        ..Style::LLAMA
+        ..Style::GROUPED
     };
     let core = Core::read(cx, style)?;
     let bias = cx.flag_or("use_bias", true)?;
@@ -112,8 +113,17 @@ pub(in crate::config) fn gpt_neox(cx: &Cx) -> Result<ModelSpec> {
         ]],
     };
     let act = ("hidden_act", "gelu");
-    let core =
-        Core::read(cx, Style { eps_keys: EPS, eps: 1e-5, act, names: NAMES, ..Style::LLAMA })?;
+    let core = Core::read(
+        cx,
+        Style {
+            eps_keys: EPS,
+            eps: 1e-5,
+            act,
+            names: NAMES,
+            keys: SizeKeys::UNGROUPED,
+            ..Style::LLAMA
+        },
+    )?;
     let defaults = rope::Defaults { partial: 0.25, ..rope::Defaults::LLAMA };
     let gqa = Gqa {
         bias: Biases::all(cx.flag_or("attention_bias", true)?),

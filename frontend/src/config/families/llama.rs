@@ -6,10 +6,6 @@ use crate::config::core::SizeKeys;
 /// Llama.
 pub(in crate::config) fn llama(cx: &Cx) -> Result<ModelSpec> {
     let bias = Biases::all(cx.flag_or("attention_bias", false)?);
-    if cx.require("num_key_value_heads").is_err() {
-        let message = "`num_key_value_heads` is absent: there are as many KV heads as heads";
-        cx.warn(crate::codes::DEFAULTED, "num_attention_heads", message);
-    }
     plain(cx, Style::LLAMA, rope::Defaults::LLAMA, bias)
 }
 
@@ -18,6 +14,7 @@ pub(in crate::config) fn internlm(cx: &Cx) -> Result<ModelSpec> {
     let bias = Biases::all(cx.flag_or("bias", true)?);
     let mut rope = rope::Defaults::LLAMA;
     if let Some(p) = cx.object("rotary")? {
+        rope.keyed = false;
         rope.theta = p.positive_or("base", rope.theta)?;
         if let Some(other) = p.text("type")?.filter(|t| !matches!(*t, "origin" | "dynamic")) {
             let message = format!("the RoPE type {other:?} is not supported");
@@ -81,7 +78,7 @@ pub(in crate::config) fn arcee(cx: &Cx) -> Result<ModelSpec> {
 
 /// Helium: pairs of neighbours rotate.
 pub(in crate::config) fn helium(cx: &Cx) -> Result<ModelSpec> {
-    let style = Style { eps: 1e-8, ..Style::LLAMA };
+    let style = Style { eps: 1e-8, ..Style::GROUPED };
     let core = Core::read(cx, style)?;
     let rope = rope::read(cx, core.head_dim, rope::Defaults::theta(1e5))?;
     let gqa = core.gqa(Some(Rope { interleaved: true, ..rope }));
@@ -108,7 +105,7 @@ pub(in crate::config) fn smollm3(cx: &Cx) -> Result<ModelSpec> {
 
 /// Code World Model: Llama 3 with windows as `layer_types` says.
 pub(in crate::config) fn cwm(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style { eps: 1e-5, ..Style::LLAMA })?;
+    let core = Core::read(cx, Style { eps: 1e-5, ..Style::GROUPED })?;
     let rope = rope::read(cx, core.head_dim, rope::Defaults::theta(1e6))?;
     let masks = layers::masks(cx, core.layers, layers::window(cx)?, |l| l % 4 != 0)?;
     let gqa = core.gqa(Some(rope));

@@ -48,7 +48,7 @@ fn sliding_layers(cx: &Cx, layers: usize) -> Result<Vec<bool>> {
 const PARTIAL: f64 = 0.334;
 
 fn full(cx: &Cx, core: &Core) -> Result<Gqa> {
-    let defaults = rope::Defaults { theta: 5e6, partial: PARTIAL };
+    let defaults = rope::Defaults { partial: PARTIAL, ..rope::Defaults::theta(5e6) };
     let rope = rope::read_for(cx, core.head_dim, defaults, "full_attention")?;
     let gqa = core.gqa(Some(rope));
     Ok(Gqa {
@@ -70,8 +70,8 @@ fn sliding(cx: &Cx, core: &Core) -> Result<Gqa> {
     let kv_heads = cx.dim_or(keys[0], core.kv_heads.saturating_mul(2))?;
     check_heads(cx, heads, kv_heads, &keys)?;
     let head_dim = cx.dim_or("swa_head_dim", core.head_dim)?;
-    let defaults =
-        rope::Defaults { theta: cx.positive_or("swa_rope_theta", 1e4)?, partial: PARTIAL };
+    let theta = cx.positive_or("swa_rope_theta", 1e4)?;
+    let defaults = rope::Defaults { theta, partial: PARTIAL, ..rope::Defaults::FIXED };
     let rope = match rope::read_own(cx, head_dim, defaults, "sliding_attention")? {
         Some(own) => own,
         None => Rope { theta: defaults.theta, ..rope::read(cx, head_dim, defaults)? },

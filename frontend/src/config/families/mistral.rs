@@ -20,7 +20,7 @@ pub(in crate::config) fn mistral(cx: &Cx) -> Result<ModelSpec> {
 pub(super) fn temperature(cx: &Cx) -> Result<Option<Temperature>> {
     let Some(p) = cx.object(["rope_parameters", "rope_scaling"])? else { return Ok(None) };
     let Some(scale) = p.positive("llama_4_scaling_beta")? else { return Ok(None) };
-    let floor = p.positive_or("original_max_position_embeddings", 16_384.0)?;
+    let floor = rope::original(cx, &p, None)? as f64;
     Ok(Some(Temperature { shift: 0, floor, scale }))
 }
 

@@ -2,13 +2,13 @@
 
 use super::prelude::*;
 use crate::codes;
-use crate::config::core::check_heads;
+use crate::config::core::{SizeKeys, check_heads};
 use crate::config::fields::{Fields, MAX_DIM};
 use shardc_ir::diag::Diagnostic;
 
 /// Llama Nemotron.
 pub(in crate::config) fn nemotron_nas(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style { eps: 1e-5, ..Style::LLAMA })?;
+    let core = Core::read(cx, Style { eps: 1e-5, keys: SizeKeys::UNGROUPED, ..Style::LLAMA })?;
     let rope = rope::read(cx, core.head_dim, rope::Defaults::LLAMA)?;
     let blocks = cx.objects("block_configs")?.ok_or_else(|| cx.missing("block_configs"))?;
     layers::check_length(cx, "block_configs", blocks.len(), core.layers)?;

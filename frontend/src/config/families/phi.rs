@@ -49,7 +49,8 @@ const PHI3: Names = Names::llama_with(&[&[
 /// Phi 3 and 4.
 pub(in crate::config) fn phi3(cx: &Cx) -> Result<ModelSpec> {
     let core = Core::read(cx, Style { eps: 1e-5, names: PHI3, ..Style::LLAMA })?;
-    let gqa = core.gqa(Some(rope::read(cx, core.head_dim, rope::Defaults::LLAMA)?));
+    let defaults = rope::Defaults { original: Some(4096), ..rope::Defaults::LLAMA };
+    let gqa = core.gqa(Some(rope::read(cx, core.head_dim, defaults)?));
     let masks = window_everywhere(cx, core.layers)?;
     let mlp = core.mlp(cx)?;
     core.model(cx, |l| Ok(LayerSpec::new(gqa.masked(masks[l]), mlp, Block::pre(core.rms()))))

@@ -2,6 +2,7 @@
 
 use super::gpt2;
 use super::prelude::*;
+use crate::config::core::SizeKeys;
 
 /// Qwen 1.5, 2 and 2.5: biases on q, k and v that no key announces.
 pub(in crate::config) fn qwen2(cx: &Cx) -> Result<ModelSpec> {
@@ -48,7 +49,10 @@ const QWEN1: Names = Names {
 /// Qwen 1: `intermediate_size` counts gate and up together.
 pub(in crate::config) fn qwen1(cx: &Cx) -> Result<ModelSpec> {
     let eps_keys = ["layer_norm_epsilon", "layer_norm_eps"];
-    let core = Core::read(cx, Style { eps_keys, names: QWEN1, ..Style::LLAMA })?;
+    let core = Core::read(
+        cx,
+        Style { eps_keys, keys: SizeKeys::UNGROUPED, names: QWEN1, ..Style::LLAMA },
+    )?;
     let head_dim = cx.dim_or("kv_channels", core.head_dim)?;
     let rope = rope::read(cx, head_dim, rope::Defaults::LLAMA)?;
     let gqa = Gqa::new(core.heads, core.heads, head_dim, Some(rope));
