@@ -47,6 +47,10 @@ fn heads_are_whole() {
     assert_eq!(degrees(&|r| r["parts"]["heads"]["valid"] == true), [1, 2, 4, 28]);
     assert_eq!(degrees(&|r| r["group_split"] == true), [7, 14]);
     assert_eq!(rows[27]["kv_copies"], 7);
+    let text = shardc(&["degrees", &path, "--gpus", "28"]).stdout;
+    for row in rows {
+        assert!(text.contains(row["reason"].as_str().unwrap()), "{row}");
+    }
     for row in rows {
         for key in ["degree", "valid", "reason", "parts", "padding", "group_split"] {
             assert!(!row[key].is_null(), "{key} of {row}");

@@ -17,8 +17,8 @@ const MOST: u64 = 4096;
 /// Lists every parallel degree of a model up to a number of GPUs.
 ///
 /// The rule is that of the engines: whole query heads on every rank, kv heads a multiple or a
-/// divisor of tp. `group split` marks degrees that a finer plan can run, with one axis on the kv
-/// heads and another on the query heads of each group.
+/// divisor of tp. `group split` marks degrees that a finer plan can run, with an axis on the query
+/// heads of each group, beside one on the kv heads where those divide.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DegreesArgs {
     #[command(flatten)]
@@ -77,7 +77,7 @@ fn tensor(row: &TensorRow, gpus: u64) -> Value {
         "parts": parts,
         "padding": padding,
         "kv_copies": row.kv_copies,
-        "group_split": row.group_split,
+        "group_split": row.group_split.is_some(),
         "divides_gpus": gpus.is_multiple_of(row.degree),
     })
 }
@@ -120,7 +120,7 @@ fn to_text(name: &str, facts: &Facts, table: &Table) -> String {
             out,
             "{:4}  {valid:5}  {heads:5}  {ffn:3}  {vocab:5}  {experts:7}  {copies:9}  {}",
             row.degree,
-            why(row)
+            row.reason()
         );
     }
     let simple = |out: &mut String, title: &str, rows: Vec<(u64, &Verdict)>| {
@@ -132,22 +132,6 @@ fn to_text(name: &str, facts: &Facts, table: &Table) -> String {
     simple(&mut out, "ep", table.ep.iter().map(|r| (r.degree, &r.experts)).collect());
     simple(&mut out, "pp", table.pp.iter().map(|r| (r.degree, &r.layers)).collect());
     out
-}
-
-/// The reason of a row, with padding and what a finer plan could do.
-fn why(row: &TensorRow) -> String {
-    let mut why = row.reason();
-    let padded = row.vocab_padding.filter(|(size, padded)| size != padded);
-    if let (true, Some((size, padded))) = (row.valid(), padded) {
-        let _ = write!(why, "; vocabulary {size} padded to {padded}");
-    }
-    if row.parts().iter().all(|(name, part)| part.valid != (*name == "experts")) {
-        why += "; with experts split by ep the other parts allow it";
-    }
-    if row.group_split {
-        why += "; group split: an axis on kv heads and one on groups can";
-    }
-    why
 }
 
 /// The sizes that degrees must fit.

@@ -34,8 +34,9 @@ pub struct TensorRow {
     pub vocab_padding: Option<(u64, u64)>,
     /// Ranks that hold the same kv head, or the same latent row; none where heads do not split.
     pub kv_copies: Option<u64>,
-    /// Whether heads split only by an axis on kv heads and another on the heads of a group.
-    pub group_split: bool,
+    /// Where heads split only by an axis on kv heads and another on the heads of a group: the sizes
+    /// of both, of which the first may be 1.
+    pub group_split: Option<(u64, u64)>,
 }
 
 /// Expert parallelism of one degree.
@@ -87,11 +88,30 @@ impl TensorRow {
         self.parts().iter().all(|(_, part)| part.valid)
     }
 
-    /// Why the first part that refuses does so, or what each rank gets.
+    /// Why the first part that refuses does so, or what each rank gets; with padding, and with what
+    /// a finer plan or expert parallelism could do.
     pub fn reason(&self) -> String {
         let parts = self.parts();
         let refusing = parts.iter().find(|(_, part)| !part.valid);
-        refusing.map_or(&self.heads, |(_, part)| part).reason.clone()
+        let mut reason = refusing.map_or(&self.heads, |(_, part)| part).reason.clone();
+        let padded = self.vocab_padding.filter(|(size, padded)| size != padded);
+        if let (true, Some((size, padded))) = (self.valid(), padded) {
+            reason += &format!("; vocabulary {size} padded to {padded}");
+        }
+        if parts.iter().all(|(name, part)| part.valid != (*name == "experts")) {
+            reason += "; with experts split by ep the other parts allow it";
+        }
+        match self.group_split {
+            None => {}
+            Some((1, group)) => {
+                reason += &format!("; group split: the query heads of each group by {group}");
+            }
+            Some((kv, group)) => {
+                let kv = format!("kv heads by {kv}");
+                reason += &format!("; group split: {kv}, the query heads of each group by {group}");
+            }
+        }
+        reason
     }
 }
 
@@ -142,7 +162,7 @@ fn tensor(facts: &Facts, degree: u64, legal: &Legal) -> TensorRow {
             widths(&facts.expert_widths, "no routed experts")
         }),
         vocab_padding,
-        kv_copies: (group_split || parts::heads(facts, degree).is_ok())
+        kv_copies: (group_split.is_some() || parts::heads(facts, degree).is_ok())
             .then(|| kv_copies(facts, degree)),
         group_split,
     }
@@ -182,17 +202,15 @@ fn kv_copies(facts: &Facts, degree: u64) -> u64 {
     copies.max().unwrap_or(1)
 }
 
-/// Whether some a × b = `degree` has a divide all kv heads and b all groups, and the engines' rule
-/// refuses.
-fn group_split(facts: &Facts, degree: u64) -> bool {
+/// The a × b = `degree` of largest a that has a divide all kv heads and b all groups, where the
+/// engines' rule refuses.
+fn group_split(facts: &Facts, degree: u64) -> Option<(u64, u64)> {
     let engines = facts.heads.iter().all(|&(kv, group)| whole_heads(kv, group, degree).is_ok());
-    let finer = (1..=degree).filter(|a| degree.is_multiple_of(*a)).any(|a| {
-        facts
-            .heads
-            .iter()
-            .all(|(kv, group)| kv.is_multiple_of(a) && group.is_multiple_of(degree / a))
-    });
-    !engines && finer
+    let splits = |(a, b): &(u64, u64)| {
+        facts.heads.iter().all(|(kv, group)| kv.is_multiple_of(*a) && group.is_multiple_of(*b))
+    };
+    let pairs = (1..=degree).rev().filter(|a| degree.is_multiple_of(*a)).map(|a| (a, degree / a));
+    pairs.filter(|_| !engines).find(splits)
 }
 
 fn expert(facts: &Facts, degree: u64, ranks: &Legal) -> ExpertRow {
@@ -255,8 +273,12 @@ mod tests {
     fn heads_follow_the_engines_and_groups_go_further() {
         let table = table(&dense(4, 7), 28);
         assert_eq!(valid_heads(&table), [1, 2, 4, 28]);
-        let finer: Vec<u64> = table.tp.iter().filter(|r| r.group_split).map(|r| r.degree).collect();
-        assert_eq!(finer, [7, 14]);
+        let finer: Vec<_> = table.tp.iter().filter_map(|r| r.group_split).collect();
+        assert_eq!(finer, [(1, 7), (2, 7)]);
+        let ways = |i: usize| table.tp[i].reason().rsplit("; ").next().map(str::to_string);
+        let group = "query heads of each group by 7";
+        assert_eq!(ways(6), Some(format!("group split: the {group}")));
+        assert_eq!(ways(13), Some(format!("group split: kv heads by 2, the {group}")));
         assert_eq!((table.tp[27].kv_copies, table.tp[4].kv_copies), (Some(7), None));
         assert_eq!(table.tp[27].heads.reason, "1 query and 1 kv heads a rank, each kv head on 7");
         assert_eq!(
@@ -270,6 +292,12 @@ mod tests {
         let row = &table(&dense(8, 8), 8).tp[5];
         assert_eq!(row.vocab_padding, Some((151_552, 151_554)));
         assert_eq!(row.vocab.reason, "151552 padded to 151554, 25259 rows a rank, 2 masked");
+        let row = &table(&dense(8, 8), 64).tp[63];
+        let padding = "vocabulary 151552 padded to 151552";
+        assert!(row.valid() && !row.reason().contains(padding), "{}", row.reason());
+        let row = &table(&Facts { vocab: Some(30), ..dense(8, 8) }, 8).tp[7];
+        let heads = "8 query and 1 kv heads a rank";
+        assert_eq!(row.reason(), format!("{heads}; vocabulary 30 padded to 32"));
     }
 
     #[test]
@@ -298,7 +326,8 @@ mod tests {
         assert!(row.heads.valid && !row.valid());
         assert_eq!(
             row.reason(),
-            "expert ffn width 1536 over 8 is 192, which cuts quantisation blocks of 128; nearest legal: 4"
+            "expert ffn width 1536 over 8 is 192, which cuts quantisation blocks of 128; \
+             nearest legal: 4; with experts split by ep the other parts allow it"
         );
     }
 }
