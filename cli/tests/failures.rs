@@ -143,6 +143,7 @@ fn proposed_values_are_exact() {
     assert_eq!((with("--tpot", &tpot), with("--tpot", &below.to_string())), (0, 2));
     let args = ["--cluster", "h100x8", "--max-len", "100000000"];
     let run = infeasible("meta-llama__Meta-Llama-3.1-8B", &args);
+    assert!(!run.stderr.contains("contexts of 100000000 tokens"), "told once: {}", run.stderr);
     let longest: u64 = proposed(&run, "--max-len").parse().unwrap();
     let codes = [longest, longest + 1].map(|n| with("--max-len", &n.to_string()));
     assert_eq!(codes, [0, 2]);

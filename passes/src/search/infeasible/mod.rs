@@ -103,7 +103,7 @@ pub fn explain(
         changes = Proposer { asked: &core, world }.propose(&conflict, &last)?;
     }
     let mut parts: Vec<String> = conflict.iter().map(|d| d.describe(asked)).collect();
-    parts.extend(resources(&core, &last, cluster));
+    parts.extend(resources(&core, &conflict, &last, cluster));
     let mut diagnostic = Diagnostic::error(codes::INFEASIBLE, message(&core, &last, cluster))
         .note(format!("conflict: {}", parts.join(", ")));
     let memory = last.closest.as_ref().and_then(|(_, refusal)| refusal.memory());
@@ -135,23 +135,31 @@ fn gib(bytes: u64) -> String {
     format!("{:.2} GiB", bytes as f64 / (1u64 << 30) as f64)
 }
 
+/// Two unequal numbers of bytes in GiB, or in bytes where those would look equal.
+fn apart(a: u64, b: u64) -> (String, String) {
+    match gib(a) == gib(b) {
+        true => (format!("{a} bytes"), format!("{b} bytes")),
+        false => (gib(a), gib(b)),
+    }
+}
+
 fn message(asked: &Asked, nothing: &NothingFits, cluster: &Cluster) -> String {
     let on = format!("{} × {}", asked.devices, cluster.device.name);
     match &nothing.closest {
         None | Some((_, Refusal::Outdone)) => {
             format!("no tuple of parallel degrees is legal for this model on {on}")
         }
-        Some((_, Refusal::Weights { memory, .. })) => format!(
-            "the model does not fit {on}: the fullest device needs {} and has {}",
-            gib(memory.total()),
-            gib(memory.usable)
-        ),
-        Some((_, Refusal::Service { cause: Unservable::KvMemory { needed, budget }, .. })) => {
+        Some((_, Refusal::Weights { memory, .. })) => {
+            let (needed, usable) = apart(memory.total(), memory.usable);
             format!(
-                "the KV cache of one request of {} tokens needs {} on the fullest device, and weights leave {}",
-                asked.max_len,
-                gib(*needed),
-                gib(*budget)
+                "the model does not fit {on}: the fullest device needs {needed} and has {usable}"
+            )
+        }
+        Some((_, Refusal::Service { cause: Unservable::KvMemory { needed, budget }, .. })) => {
+            let (needed, budget) = apart(*needed, *budget);
+            format!(
+                "the KV cache of one request of {} tokens needs {needed} on the fullest device, and weights leave {budget}",
+                asked.max_len
             )
         }
         Some((_, Refusal::Service { cause, .. })) => {
@@ -160,8 +168,13 @@ fn message(asked: &Asked, nothing: &NothingFits, cluster: &Cluster) -> String {
     }
 }
 
-/// What conflicts beside the user's demands.
-fn resources(asked: &Asked, nothing: &NothingFits, cluster: &Cluster) -> Vec<String> {
+/// What conflicts beside the user's demands, which name the length of contexts or do not.
+fn resources(
+    asked: &Asked,
+    conflict: &[Demand],
+    nothing: &NothingFits,
+    cluster: &Cluster,
+) -> Vec<String> {
     let number = match asked.devices {
         1 => "1 device".to_string(),
         n => format!("{n} devices"),
@@ -169,10 +182,12 @@ fn resources(asked: &Asked, nothing: &NothingFits, cluster: &Cluster) -> Vec<Str
     let devices = format!("{number} of {}", gib(cluster.device.memory.capacity_bytes));
     let memory = nothing.closest.as_ref().and_then(|(_, refusal)| refusal.memory());
     let Some(memory) = memory else { return vec![devices] };
+    let told = conflict.contains(&Demand::MaxLen);
     let weights = format!("weights of {} a device", gib(memory.weights));
     match Cause::of(nothing) {
         Cause::Weights => vec![weights, devices],
         Cause::Prompts => vec![format!("prompts of {} tokens", asked.load.isl), weights, devices],
+        Cause::Cache if told => vec![weights, devices],
         Cause::Cache => vec![format!("contexts of {} tokens", asked.max_len), weights, devices],
         Cause::Limits | Cause::Degrees => vec![number],
     }
@@ -186,4 +201,19 @@ fn items(memory: &Memory) -> String {
         .map(|(name, bytes)| format!("{} {}", name.replace('_', " "), gib(*bytes)))
         .collect();
     format!("on the fullest device: {}", items.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_that_differ_look_different() {
+        let text = |a, b| {
+            let (a, b) = apart(a, b);
+            format!("{a}, {b}")
+        };
+        assert_eq!(text(1 << 30, 3 << 29), "1.00 GiB, 1.50 GiB");
+        assert_eq!(text((1 << 30) + 1, 1 << 30), "1073741825 bytes, 1073741824 bytes");
+    }
 }
