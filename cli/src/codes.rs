@@ -40,9 +40,9 @@ shardc_ir::codes! {
     /// A drawing failed.
     DRAWING = "X902", Internal, "a drawing failed";
     /// Tokens of a run make no sense.
-    TOKENS = "U150", User, "the tokens of a run make no sense";
+    TOKENS = "U160", User, "the tokens of a run make no sense";
     /// A model is too large for simulated devices.
-    TOO_LARGE_TO_RUN = "U151", User, "a model is too large to run on simulated devices";
+    TOO_LARGE_TO_RUN = "U161", User, "a model is too large to run on simulated devices";
     /// A table is not one of named columns.
     TABLE_SHAPE = "U140", User, "a table has no header, or a row of another width";
     /// A table lacks a column.

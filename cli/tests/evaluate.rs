@@ -90,6 +90,20 @@ fn lines_are_answered_in_order_and_errors_in_place() {
 }
 
 #[test]
+fn keys_that_are_proposed_are_taken() {
+    let ask_with = |key: &str| {
+        let mut asked = question("Qwen__Qwen3-8B", "h100x8", json!({"tp": 2}), (512, 64, 4));
+        asked[key] = json!({});
+        asked.to_string()
+    };
+    let answers = ask("keys", &[ask_with("frobnicate"), ask_with("schedule")]);
+    let help = answers[0]["error"]["help"].as_str().unwrap();
+    assert!(help.starts_with("the keys are id, model") && !help.contains("schedule"), "{help}");
+    let message = answers[1]["error"]["message"].as_str().unwrap();
+    assert!(message.starts_with("schedules are not read yet"), "{message}");
+}
+
+#[test]
 fn kv_of_uneven_stages_is_exact() {
     let layout = json!({"pp": 2, "stages": [16, 32]});
     let load = (262_144 - 16, 16, 1);

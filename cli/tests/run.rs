@@ -84,7 +84,7 @@ fn what_does_not_fit_is_refused() {
         assert_ne!(run.code, 0);
         run.json()["error"]["code"].as_str().unwrap().to_string()
     };
-    assert_eq!(code("llama-tiny", &["--tokens", "1,9999"]), "U150");
+    assert_eq!(code("llama-tiny", &["--tokens", "1,9999"]), "U160");
     assert_eq!(code("llama-tiny", &["--tokens-file", "/nowhere"]), "U002");
     assert_eq!(code("qwen3-tiny", &["--tokens", "1"]), "W004");
     assert_eq!(code("mixtral-tiny", &["--tokens", "1"]), "W004");

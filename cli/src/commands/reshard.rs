@@ -131,7 +131,10 @@ fn answer_line(line: &[u8]) -> Value {
     }
 }
 
-/// Reads one line of JSON; keys beyond the four are left alone.
+/// Keys of a line of `--stdin`.
+const KEYS: [&str; 4] = ["mesh", "type", "from", "to"];
+
+/// Reads one line of JSON.
 fn read_request(line: &[u8]) -> Result<Request> {
     let refuse = |why: String| {
         let form = r#"{"mesh": "x=4,y=2", "type": "f32[16]", "from": "[{x}]", "to": "[{y}]"}"#;
@@ -150,6 +153,13 @@ fn read_request(line: &[u8]) -> Result<Request> {
     let Value::Object(keys) = value else {
         return Err(refuse("the line is JSON, but no object".to_string()));
     };
+    if let Some(odd) = keys.keys().find(|key| !KEYS.contains(&key.as_str())) {
+        return Err(refuse(format!(
+            "`{}` is no key; there are {}",
+            odd.chars().take(40).collect::<String>(),
+            KEYS.join(", ")
+        )));
+    }
     let text = |key: &str| match keys.get(key) {
         Some(Value::String(text)) => Ok(text.clone()),
         Some(_) => Err(refuse(format!("`{key}` is no string"))),
@@ -413,6 +423,7 @@ peak per device        512 elements, 2048 bytes
             r#"{"mesh":"x=4"}"#,
             r#"{"mesh":4,"type":"bf16[8]","from":"[{}]","to":"[{}]"}"#,
             r#"{"mesh":"x=99999999999999999999","type":"bf16[8]","from":"[{}]","to":"[{}]"}"#,
+            r#"{"mesh":"x=4","type":"bf16[8]","from":"[{}]","to":"[{}]","extra":1}"#,
         ];
         let text = run_text(&args, &lines.join("\n")).unwrap();
         let answers: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
@@ -421,7 +432,7 @@ peak per device        512 elements, 2048 bytes
         assert_eq!(answers[0]["steps"][0]["args"], json!({"axes": [["x"]]}));
         assert_eq!(answers[1]["steps"][0]["args"], json!({"axes": [[["x", 2, 2]]]}));
         let codes: Vec<&Value> = answers[2..].iter().map(|a| &a["error"]["code"]).collect();
-        assert_eq!(codes, ["L101", "U102", "L003", "U101", "U101", "U101", "L001"]);
+        assert_eq!(codes, ["L101", "U102", "L003", "U101", "U101", "U101", "L001", "U101"]);
         let messages: Vec<&Value> = answers[5..].iter().map(|a| &a["error"]["message"]).collect();
         assert_eq!(
             messages,
@@ -429,7 +440,8 @@ peak per device        512 elements, 2048 bytes
                 "the line is empty",
                 "the line lacks `type`",
                 "`mesh` is no string",
-                "axis \"x\" has 99999999999999999999 devices"
+                "axis \"x\" has 99999999999999999999 devices",
+                "`extra` is no key; there are mesh, type, from, to"
             ]
         );
     }

@@ -20,13 +20,12 @@ use shardc_passes::strategy::Degrees;
 use std::path::{Path, PathBuf};
 
 /// Keys of a question.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 15] = [
     "id",
     "model",
     "cluster",
     "gpus",
     "layout",
-    "schedule",
     "profile",
     "precision",
     "kv_precision",
@@ -75,12 +74,12 @@ impl Desk {
             let help = "give one JSON object a line";
             Box::new(Diagnostic::error(codes::QUESTION, message).help(help))
         })?;
-        let fields = Fields::of("question", &value, &KEYS)?;
-        if fields.get("schedule").is_some() {
+        if value.get("schedule").is_some() {
             let message = "schedules are not read yet: only the degrees of a `layout` are";
             let help = "give `layout` with tp, pp, dp, cp, ep and etp";
             return Err(Box::new(Diagnostic::error(codes::QUESTION_FIELD, message).help(help)));
         }
+        let fields = Fields::of("question", &value, &KEYS)?;
         let nothing = Value::Object(serde_json::Map::new());
         let layout = Fields::of("layout", fields.get("layout").unwrap_or(&nothing), &DEGREES)?;
         let degrees = degrees(&layout)?;
