@@ -14,6 +14,10 @@ use shardc_ir::diag::Diagnostic;
 use std::panic::{self, PanicHookInfo};
 use std::process::ExitCode;
 
+/// Lowering makes and drops many small lists, which the system's allocator is slow at.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     panic::set_hook(Box::new(report_bug));
     let outcome = panic::catch_unwind(|| match args::Cli::try_parse() {
