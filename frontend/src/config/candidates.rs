@@ -3,7 +3,7 @@
 use super::fields::Fields;
 use super::log::Log;
 use super::registry::{FAMILIES, Family};
-use super::{Options, finish, resolve, unread};
+use super::{Cx, Options, finish, resolve, unread};
 use shardc_ir::nearest;
 
 /// Ends of architectures' names that generate text, as decoders do.
@@ -22,23 +22,40 @@ pub(super) fn nearest(
         return None;
     }
     let reading = FAMILIES.iter().filter_map(|f| Some((f, unread_keys(top, f)?)));
-    let reading: Vec<(&'static Family, usize)> = reading.collect();
-    let names = || reading.iter().flat_map(|(f, _)| f.model_types.iter().copied());
-    match nearest::nearest(model_type, names()) {
-        Some(near) => reading.iter().find(|(f, _)| f.model_types.contains(&near)),
-        None => reading.iter().min_by_key(|(_, unread)| *unread),
-    }
-    .map(|(family, _)| family.name)
+    let mut reading: Vec<(&'static Family, usize)> = reading.collect();
+    let names = reading.iter().flat_map(|(f, _)| f.model_types.iter().copied());
+    let near = nearest::nearest(model_type, names);
+    let is_near = |f: &Family| near.is_some_and(|near| f.model_types.contains(&near));
+    reading.sort_by_key(|(f, unread)| (!is_near(f), *unread));
+    reading.into_iter().map(|(f, _)| f).find(|f| is_read_whole(top, f)).map(|f| f.name)
 }
 
-/// How many keys of the text model the family leaves unread; none where it fails, or where one of
-/// them changes other models.
+/// How many keys of the text model the family leaves unread; none where its reader fails.
 fn unread_keys(top: &Fields, family: &'static Family) -> Option<usize> {
+    attempt(top, family, |cx, _| {
+        (family.read)(cx).ok()?;
+        Some(cx.fields.keys().filter(|key| cx.unasked(key).is_some()).count())
+    })
+}
+
+/// Whether the family reads the file without an error, and without a key left that changes models.
+fn is_read_whole(top: &Fields, family: &'static Family) -> bool {
+    let whole = |cx: &Cx, options: &Options| {
+        finish(cx, options).ok()?;
+        unread::keys(cx).next().is_none().then_some(())
+    };
+    attempt(top, family, whole).is_some()
+}
+
+/// What `ask` makes of the file as one of the family.
+fn attempt<T>(
+    top: &Fields,
+    family: &'static Family,
+    ask: impl Fn(&Cx, &Options) -> Option<T>,
+) -> Option<T> {
     let log = Log::default();
     let top = top.logged(&log);
     let options = Options { assume: Some(family.name.to_string()), ..Options::default() };
     let cx = resolve::resolve(&top, &options).ok()?;
-    finish(&cx, &options).ok()?;
-    (unread::keys(&cx).count() == 0)
-        .then(|| cx.fields.keys().filter(|key| cx.unasked(key).is_some()).count())
+    ask(&cx, &options)
 }
