@@ -20,6 +20,7 @@ pub mod propagate_shardings;
 pub mod registry;
 pub mod reshard;
 pub mod reshard_to_collectives;
+pub mod schedule;
 pub mod search;
 mod splits;
 pub mod strategy;

@@ -2,6 +2,7 @@
 
 use crate::propagate_shardings::Provenance;
 use crate::registry::{Options, Pass};
+use crate::schedule::{Schedule, apply_schedule};
 use crate::strategy::{Groups, Pin, pins};
 use shardc_ir::diag::Result;
 use shardc_ir::graph::Module;
@@ -110,6 +111,28 @@ pub fn lower(
         observe(pass.name, &module);
     }
     Ok((module, provenance))
+}
+
+/// Lowers a logical module to local programs as a schedule says: the schedule stands for the passes
+/// that decide layouts and insert reshards.
+///
+/// # Errors
+/// The schedule does not fit the program, or a pass refuses it.
+pub fn lower_scheduled(
+    logical: &Module,
+    schedule: &Schedule,
+    options: &Options,
+    observe: Observer<'_>,
+) -> Result<Module> {
+    let mut module = logical.clone();
+    observe("logical", &module);
+    apply_schedule(&mut module, schedule)?;
+    observe("apply-schedule", &module);
+    for pass in LOWER.iter().skip(2).filter_map(|name| Pass::named(name)) {
+        pass.apply(&mut module, options)?;
+        observe(pass.name, &module);
+    }
+    Ok(module)
 }
 
 /// Layers per stage: equal, the first stages one more where they do not divide.

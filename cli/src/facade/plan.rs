@@ -9,7 +9,7 @@ use shardc_ir::graph::Module;
 use shardc_passes::absorb_latent_attention::absorb_latent_attention;
 use shardc_passes::evaluate::{Basis, Breakdown, Category, Pricing, StepModel};
 use shardc_passes::registry;
-use shardc_passes::search::{self, Evaluated, Evaluator, Found, Lowered, Reading, bindings};
+use shardc_passes::search::{self, Evaluated, Evaluator, Found, Lowered, Proof, Reading, bindings};
 use shardc_passes::strategy::megatron::Phase;
 use std::collections::BTreeMap;
 
@@ -64,6 +64,8 @@ pub struct Plan {
     pub load: Load,
     /// Plans that were evaluated.
     pub evaluations: u64,
+    /// How good the plan is, where the search knows.
+    pub proof: Option<Proof>,
     /// Layers of each pipeline stage.
     pub stage_layers: Vec<u64>,
     /// Prefill, then decode.
@@ -177,6 +179,7 @@ impl Programs {
             reading: found.reading,
             load: evaluator.load,
             evaluations: found.evaluations,
+            proof: found.proof,
             phases,
             notes,
         })
@@ -186,7 +189,7 @@ impl Programs {
 /// Lowers the chosen plan once more, keeping the program after each pass.
 fn phases(evaluator: &Evaluator<'_>, best: &Evaluated) -> Result<Vec<PhasePlan>> {
     let mut dumps: BTreeMap<Phase, Vec<(&'static str, Module)>> = BTreeMap::new();
-    let lowered = evaluator.lower(&best.degrees, best.exchange, &mut |phase, pass, module| {
+    let lowered = evaluator.lower_plan(best, &mut |phase, pass, module| {
         dumps.entry(phase).or_default().push((pass, module.clone()));
     })?;
     let Lowered { prefill, decode, .. } = &lowered;
@@ -210,7 +213,7 @@ fn phases(evaluator: &Evaluator<'_>, best: &Evaluated) -> Result<Vec<PhasePlan>>
                 Phase::Decode => serving.replica_batch.div_ceil(serving.micro_batch.max(1)),
             },
             interval_ns: model.time(pricing, &bind).interval.get(),
-            mixed: false,
+            mixed: best.layouts.is_some(),
             dumps: dumps.remove(&phase).unwrap_or_default(),
         })
     };

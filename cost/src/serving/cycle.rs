@@ -30,7 +30,7 @@ use super::{Load, StepTime};
 
 /// Times of the micro-batches of a replica, ns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Steps {
+pub struct Steps {
     /// Micro-batches of a decode round.
     pub micro_batches: u64,
     /// Latency and interval of one of them.
@@ -51,15 +51,17 @@ pub(super) struct Steps {
 
 /// A replica's steady state, ns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cycle {
+pub struct Cycle {
+    /// Mean time to first token.
     pub ttft: f64,
+    /// Mean time of an output token after the first.
     pub tpot: f64,
     /// How long a request stays once admitted.
     pub stay: f64,
 }
 
 /// Micro-batches of a decode round of `batch` requests: their number and size.
-pub(super) fn micro_batches(batch: u64, stages: u64) -> (u64, u64) {
+pub fn micro_batches(batch: u64, stages: u64) -> (u64, u64) {
     let size = batch.div_ceil(stages.clamp(1, batch.max(1)));
     (batch.div_ceil(size.max(1)), size)
 }
@@ -73,7 +75,7 @@ fn arriving(load: &Load, batch: u64) -> f64 {
 }
 
 /// Requests of a prefill micro-batch when `batch` run.
-pub(super) fn prefill_requests(load: &Load, batch: u64) -> u64 {
+pub fn prefill_requests(load: &Load, batch: u64) -> u64 {
     let together = match load.scheduling.mixed && load.osl > 1 {
         true => arriving(load, batch).round(),
         false => (1.0 + arriving(load, batch)).floor(),
@@ -105,7 +107,7 @@ pub fn most_output(
 }
 
 /// The steady state of a replica that runs `batch` requests.
-pub(super) fn cycle(load: &Load, batch: u64, steps: &Steps) -> Cycle {
+pub fn cycle(load: &Load, batch: u64, steps: &Steps) -> Cycle {
     let rounds = load.osl.saturating_sub(1) as f64;
     let together = steps.prefill_requests as f64;
     if rounds == 0.0 {

@@ -13,7 +13,7 @@ use std::fmt;
 
 use crate::time::Ns;
 
-pub use cycle::most_output;
+pub use cycle::{Cycle, Steps, cycle, micro_batches, most_output, prefill_requests};
 pub use search::serve;
 
 /// Time of one step of a pipeline of stages.

@@ -30,10 +30,32 @@ impl Reader<'_> {
         items
     }
 
+    /// The work of some instructions of a function.
+    pub(super) fn some(&self, func: &Func, wanted: &dyn Fn(Inst) -> bool) -> Vec<Work> {
+        let mut items = Vec::new();
+        self.instructions(func, 0, 1, wanted, &mut items);
+        items.into_iter().map(|item| item.work).collect()
+    }
+
     fn function(&self, func: &Func, stage: u64, times: u64, items: &mut Vec<Item>) {
+        self.instructions(func, stage, times, &|_| true, items);
+    }
+
+    fn instructions(
+        &self,
+        func: &Func,
+        stage: u64,
+        times: u64,
+        wanted: &dyn Fn(Inst) -> bool,
+        items: &mut Vec<Item>,
+    ) {
         let mut fused: Vec<(Value, usize)> = Vec::new();
-        for &inst in &func.body {
+        for &inst in func.body.iter().filter(|&&i| wanted(i)) {
             let data = &func.insts[inst];
+            // Engines do not fuse products of attention with those behind it.
+            if matches!(data.op, Op::Attention(_)) {
+                fused.clear();
+            }
             if let Op::Repeat(repeat) = &data.op {
                 for (name, layers) in repeat.distinct() {
                     if let Some(id) = self.module.func(name) {
@@ -45,6 +67,7 @@ impl Reader<'_> {
             }
             let Some(work) = self.work(func, inst, stage) else { continue };
             let lhs = data.operands.first().copied();
+            let lhs = lhs.filter(|_| !widened(func, data));
             if let Some(at) = fusable(&work, lhs, &fused, items) {
                 join(&mut items[at], work);
                 continue;
@@ -182,6 +205,13 @@ fn label(func: &Func, data: &InstData) -> String {
     let value = data.results.first().or(data.operands.first());
     let name = value.map_or("", |&v| func.values[v].name.as_str());
     format!("{}/{name}", func.name)
+}
+
+/// Whether a product has results of more bits than its operand, as a router's logits: a kernel of
+/// its own.
+fn widened(func: &Func, data: &InstData) -> bool {
+    let bits = |v: &Value| func.ty(*v).elem.dtype.bits();
+    data.operands.first().map(bits) < data.results.first().map(bits)
 }
 
 /// The item that a product of the same operand can join.

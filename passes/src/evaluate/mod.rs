@@ -13,6 +13,7 @@ mod work;
 pub use basis::{Basis, Ground, Line};
 pub use memory::MemoryModel;
 pub use price::{Breakdown, Category, Priced};
+pub(crate) use price::{collective, price};
 pub use work::{Comm, Extent, Work};
 
 use shardc_cost::collective::Fabric;
@@ -23,7 +24,8 @@ use shardc_cost::serving::StepTime;
 use shardc_cost::time::Ns;
 use shardc_ir::diag::Result;
 use shardc_ir::dim::Bindings;
-use shardc_ir::graph::{FuncKind, Module};
+use shardc_ir::graph::{Func, FuncKind, Inst, Module};
+use shardc_ir::mesh::Mesh;
 use std::collections::BTreeMap;
 
 /// A piece of work and how often one step does it.
@@ -118,6 +120,19 @@ impl StepModel {
         let counts = self.stages.iter().map(count);
         counts.max_by_key(|c| c.values().sum::<u64>()).unwrap_or_default()
     }
+}
+
+/// The work of those instructions of a function that `wanted` names, fused as engines fuse;
+/// extents may be symbols that the module does not declare.
+pub(crate) fn work_of(
+    module: &Module,
+    func: &Func,
+    cluster: &Cluster,
+    wanted: &dyn Fn(Inst) -> bool,
+) -> Vec<Work> {
+    let mesh = Mesh::new("m", []);
+    let reader = collect::Reader { module, mesh: &mesh, cluster, stages: 1 };
+    reader.some(func, wanted)
 }
 
 impl<'a> Pricing<'a> {

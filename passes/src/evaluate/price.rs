@@ -1,7 +1,7 @@
 //! Prices of pieces of work under a binding of the symbols.
 
 use super::work::{Comm, Work};
-use shardc_cost::collective::{CollectiveCost, Fabric, Routed};
+use shardc_cost::collective::{CollectiveCost, Fabric, Group, Routed};
 use shardc_cost::ops::{Decode, Experts, Gemm, OpCost, Prefill, Pricer};
 use shardc_cost::source::Source;
 use shardc_cost::time::Ns;
@@ -168,9 +168,6 @@ fn attention(work: &Work, pricer: &Pricer<'_>, bind: &Bindings) -> OpCost {
 fn communicate(comm: &Comm, fabric: &Fabric<'_>, bind: &Bindings) -> CollectiveCost {
     let (before, after) = (comm.before.bytes(bind), comm.after.bytes(bind));
     match (comm.name, comm.routed) {
-        ("all_gather", _) => fabric.all_gather(comm.group, after),
-        ("reduce_scatter", _) => fabric.reduce_scatter(comm.group, before),
-        ("all_reduce", _) => fabric.all_reduce(comm.group, before),
         ("all_to_all", Some(to_experts)) => {
             let routed = routed_rows(comm, to_experts, bind);
             if to_experts {
@@ -179,8 +176,23 @@ fn communicate(comm: &Comm, fabric: &Fabric<'_>, bind: &Bindings) -> CollectiveC
                 fabric.combine(comm.group, routed)
             }
         }
-        ("all_to_all", None) => fabric.all_to_all(comm.group, before.max(after)),
         ("collective_permute" | "send" | "recv", _) => fabric.send_recv(comm.across_nodes, before),
+        (name, _) => collective(name, comm.group, (before, after), fabric),
+    }
+}
+
+/// A collective by name, from one device's bytes before and after.
+pub fn collective(
+    name: &str,
+    group: Group,
+    (before, after): (u64, u64),
+    fabric: &Fabric<'_>,
+) -> CollectiveCost {
+    match name {
+        "all_gather" => fabric.all_gather(group, after),
+        "reduce_scatter" => fabric.reduce_scatter(group, before),
+        "all_reduce" => fabric.all_reduce(group, before),
+        "all_to_all" => fabric.all_to_all(group, before.max(after)),
         _ => CollectiveCost::NOTHING,
     }
 }

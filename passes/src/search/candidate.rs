@@ -1,8 +1,10 @@
 //! Evaluating one tuple of degrees: lower both phases, price them, fit memory, predict the service.
 
+use super::layouts::Layouts;
 use super::prune::Weights;
 use super::ready::{Priceable, Ready, Terms};
 use crate::codes;
+use crate::evaluate::Pricing;
 use crate::pipeline::{Lowering, Observer, balanced_stages, lower};
 use crate::propagate_shardings::Provenance;
 use crate::strategy::megatron::{self, ExpertExchange, Phase};
@@ -24,8 +26,8 @@ pub(super) const WORKSPACE_BYTES: u64 = 128 << 20;
 #[derive(Debug)]
 pub struct Evaluator<'a> {
     /// The logical program of each phase.
-    prefill: &'a Module,
-    decode: &'a Module,
+    pub(super) prefill: &'a Module,
+    pub(super) decode: &'a Module,
     facts: Facts,
     weights: Weights,
     /// The cluster, all of whose devices are used.
@@ -57,6 +59,9 @@ pub struct Evaluated {
     pub memory: Memory,
     /// The predicted service.
     pub serving: Serving,
+    /// Where layouts are chosen operator by operator, all of them; the degrees then only say how
+    /// stages and replicas are cut.
+    pub layouts: Option<Box<Layouts>>,
 }
 
 /// Why a plan is not possible.
@@ -138,6 +143,10 @@ impl<'a> Evaluator<'a> {
     /// Devices in all.
     pub fn devices(&self) -> u64 {
         self.cluster.devices()
+    }
+
+    pub(super) fn pricing(&self) -> Pricing<'_> {
+        Pricing { cluster: self.cluster, profile: self.profile }
     }
 
     /// Under which terms plans are judged.

@@ -69,7 +69,7 @@ pub(super) fn best_of(
         progress(done, total);
     }
     match best {
-        Some(best) => Ok(Ok(Found { best, reading: None, evaluations: total })),
+        Some(best) => Ok(Ok(Found { best, reading: None, evaluations: total, proof: None })),
         None => {
             let closest = closest(evaluator, refused)?;
             Ok(Err(Box::new(NothingFits { closest, evaluations: total })))
@@ -115,7 +115,9 @@ fn first(
         let outcomes: Vec<_> = lot.par_iter().map(|d| evaluator.evaluate(d)).collect();
         for (degrees, outcome) in lot.iter().zip(outcomes) {
             match outcome? {
-                Ok(best) => return Ok(Some(Found { best, reading: None, evaluations: 0 })),
+                Ok(best) => {
+                    return Ok(Some(Found { best, reading: None, evaluations: 0, proof: None }));
+                }
                 Err(refusal) => {
                     let lowered = !matches!(refusal, Refusal::Weights { exact: false, .. });
                     *budget = budget.saturating_sub(usize::from(lowered));

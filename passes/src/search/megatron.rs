@@ -70,7 +70,7 @@ pub(super) fn run(
                 .as_ref()
                 .is_none_or(|b| evaluator.compare(&plan, &b.best) == Ordering::Greater);
             if better {
-                best = Some(Found { best: plan, reading: Some(reading), evaluations });
+                best = Some(Found { best: plan, reading: Some(reading), evaluations, proof: None });
             }
         }
         progress(i as u64 + 1, total);

@@ -2,13 +2,19 @@
 
 mod candidate;
 mod degrees;
+mod exact;
+mod headline;
 mod infeasible;
+mod layouts;
 mod megatron;
 mod prune;
 mod ready;
 
 pub use candidate::{Evaluated, Evaluator, Lowered, Refusal, Ways, best, bindings};
+pub use exact::{BANS, Proof};
+pub use headline::Headline;
 pub use infeasible::{Asked, Requests, explain as explain_infeasible};
+pub use layouts::Layouts;
 pub use megatron::Reading;
 pub use ready::{Ready, Terms};
 
@@ -19,6 +25,8 @@ use shardc_ir::diag::{Diagnostic, Result};
 /// How to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
+    /// Layouts operator by operator, with a bound on what is possible.
+    Exact,
     /// Every legal tuple of degrees with Megatron's layouts.
     Degrees,
     /// Megatron's 2021 rule: experts are split like everything else.
@@ -40,6 +48,7 @@ pub struct MethodInfo {
 
 /// Every search, in the order of the documentation.
 pub const METHODS: &[MethodInfo] = &[
+    row("exact", "layouts operator by operator, with a bound on what is possible", Method::Exact),
     row("degrees", "every legal tuple of degrees, Megatron's layouts", Method::Degrees),
     row("megatron-2021", "best of the three readings below", Method::Megatron2021(None)),
     row(
@@ -103,6 +112,8 @@ pub struct Found {
     pub reading: Option<Reading>,
     /// Plans evaluated.
     pub evaluations: u64,
+    /// How good it is, where the search knows.
+    pub proof: Option<Proof>,
 }
 
 /// Why a search found nothing.
@@ -162,7 +173,7 @@ fn candidates(
 ) -> Option<Vec<Degrees>> {
     match (forced, method) {
         (Some(degrees), _) => Some(vec![degrees]),
-        (None, Method::Degrees) => {
+        (None, Method::Degrees | Method::Exact) => {
             let mut tuples = legal_degrees(evaluator.facts(), evaluator.devices());
             // Wide model parallelism fits where nothing else does.
             tuples.sort_by_key(|d| (d.dp, d.edp(), d.pp));
@@ -190,6 +201,7 @@ pub fn search(
         return degrees::best_of(evaluator, &[degrees], progress);
     }
     match method {
+        Method::Exact => exact::run(evaluator, progress),
         Method::Degrees => {
             let tuples = degrees::tuples(evaluator.facts(), evaluator.devices());
             degrees::best_of(evaluator, &tuples, progress)

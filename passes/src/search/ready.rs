@@ -123,6 +123,7 @@ impl Ready {
                     groups: self.groups.clone(),
                     memory: Memory { kv_cache, ..memory },
                     serving,
+                    layouts: None,
                 })
             }
         }

@@ -1,6 +1,6 @@
 //! A plan as JSON: the summary that `--json` prints, and `plan.json` with everything else.
 
-use super::RequestArgs;
+use super::{RequestArgs, layouts};
 use crate::commands::clusters::constants;
 use crate::failure;
 use serde_json::{Map, Value, json};
@@ -66,6 +66,11 @@ impl Document<'_> {
         if let Some(reading) = plan.reading {
             out["plan"]["reading"] = json!(reading.name());
         }
+        if let Some(proof) = &plan.proof {
+            out["plan"]["lower_bound"] = json!(proof.least_ns());
+            out["plan"]["gap"] = json!(proof.gap());
+            out["plan"]["proof"] = layouts::proof(proof);
+        }
         out
     }
 
@@ -100,6 +105,10 @@ impl Document<'_> {
         out["request"] = self.echo();
         out["mesh"] = self.mesh();
         out["stages"] = self.stages();
+        if self.plan.best.layouts.is_some() {
+            let of = |p: &PhasePlan| (p.phase.name().to_string(), layouts::assignments(p));
+            out["assignments"] = Value::Object(self.plan.phases.iter().map(of).collect());
+        }
         out["replica_groups"] = self.replica_groups();
         out
     }
@@ -128,25 +137,21 @@ impl Document<'_> {
     }
 
     fn phase(&self, phase: &PhasePlan) -> Value {
-        let d = &self.plan.best.degrees;
-        let (cp, kvp) = match phase.phase {
-            Phase::Prefill => (d.cp, 1),
-            Phase::Decode => (1, d.cp),
-        };
+        let d = layouts::headline(&self.plan.best, phase.phase);
         let times = phase.breakdown.times.iter();
         let breakdown: Map<String, Value> =
             times.map(|(category, ns)| (category.name().to_string(), json!(ns.get()))).collect();
         json!({
             "name": phase.phase.name(),
             "tp": d.tp,
-            "pp": d.pp,
+            "pp": self.plan.best.degrees.pp,
             "dp": d.dp,
-            "cp": cp,
-            "kvp": kvp,
-            "rep": 1,
+            "cp": d.cp,
+            "kvp": d.kvp,
+            "rep": d.rep,
             "ep": d.ep,
             "etp": d.etp,
-            "edp": d.edp(),
+            "edp": d.edp,
             "mixed": phase.mixed,
             "time_ns": phase.time_ns,
             "collectives": of_step(phase),

@@ -2,6 +2,7 @@
 
 mod directory;
 mod document;
+mod layouts;
 mod request;
 mod screen;
 mod sources;

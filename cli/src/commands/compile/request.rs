@@ -86,7 +86,7 @@ pub struct RequestArgs {
     /// Part of device memory that may be used; driver and communication buffers are counted apart
     #[arg(long, value_name = "F", default_value_t = 1.0, allow_negative_numbers = true)]
     pub mem_fraction: f64,
-    /// How to search: degrees, megatron-2021[:min|half|tp8], megatron-folded[:min|half|tp8]
+    /// How to search: exact, degrees, megatron-2021[:min|half|tp8], megatron-folded[:min|half|tp8]
     #[arg(long, value_name = "NAME", default_value = "degrees")]
     pub search: String,
     /// Force the degrees: tp=4,dp=2,ep=8; missing ones are 1, and etp is tp without ep

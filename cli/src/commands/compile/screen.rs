@@ -1,6 +1,7 @@
 //! A plan on one screen.
 
 use super::document::Document;
+use super::layouts;
 use super::sources::{self, plus_minus};
 use crate::commands::figures::{count, counted, gib, magnitude, percent, rate};
 use shardc::facade::{Exchange, PhasePlan};
@@ -8,6 +9,7 @@ use shardc_cost::serving::{Limit, Objective};
 use shardc_cost::time::Ns;
 use shardc_frontend::spec::{Scales, Scheme};
 use shardc_passes::evaluate::Category;
+use shardc_passes::search::Proof;
 use shardc_passes::strategy::megatron::Phase;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -112,10 +114,11 @@ fn cluster(out: &mut String, document: &Document<'_>) {
 
 fn degrees(out: &mut String, document: &Document<'_>) {
     let plan = document.plan;
-    let d = &plan.best.degrees;
+    let pp = plan.best.degrees.pp;
+    let by_operator = plan.best.layouts.is_some();
     let row = |phase: &PhasePlan| {
-        let (cp, kvp) = if phase.phase == Phase::Prefill { (d.cp, 1) } else { (1, d.cp) };
-        [d.tp, d.pp, d.dp, cp, kvp, d.ep, d.etp, d.edp()].map(|n| n.to_string())
+        let d = layouts::headline(&plan.best, phase.phase);
+        [d.tp, pp, d.dp, d.cp, d.kvp, d.ep, d.etp, d.edp].map(|n| n.to_string())
     };
     let names = ["tp", "pp", "dp", "cp", "kvp", "ep", "etp", "edp"].map(str::to_string);
     let digits = plan.phases.iter().flat_map(row).map(|n| n.len()).max().unwrap_or(1);
@@ -124,7 +127,11 @@ fn degrees(out: &mut String, document: &Document<'_>) {
     };
     let _ = writeln!(out, "\ndegrees  {}   step       of", line(names));
     for phase in &plan.phases {
-        let mixed = if phase.mixed { ", mixed by pins" } else { "" };
+        let mixed = match (phase.mixed, by_operator) {
+            (false, _) => "",
+            (true, false) => ", mixed by pins",
+            (true, true) => ", mixed by operator",
+        };
         let (name, row, time) = (phase.phase.name(), line(row(phase)), Ns::new(phase.time_ns));
         let _ = writeln!(out, "  {name:7}{row}   {time:9}  {}{mixed}", step(document, phase));
     }
@@ -134,8 +141,9 @@ fn degrees(out: &mut String, document: &Document<'_>) {
         let shown = shown.collect::<Vec<_>>().join("·").replace('"', "");
         (*size > 1).then(|| format!("{name} {size} = {shown}"))
     };
-    let sizes =
-        [("tp", d.tp), ("cp", d.cp), ("dp", d.dp), ("ep", d.ep), ("etp", d.etp), ("edp", d.edp())];
+    let d = layouts::headline(&plan.best, Phase::Decode);
+    let cached = if by_operator { ("kvp", d.kvp) } else { ("cp", plan.best.degrees.cp) };
+    let sizes = [("tp", d.tp), cached, ("dp", d.dp), ("ep", d.ep), ("etp", d.etp), ("edp", d.edp)];
     let axes: Vec<String> = sizes.iter().filter_map(axes).collect();
     let parts = [vec![groups.mesh.to_string()], axes].concat();
     let _ = writeln!(out, "  {}", filled(&parts).join("\n    "));
@@ -149,7 +157,7 @@ fn remarks(document: &Document<'_>) -> Vec<String> {
     let plan = document.plan;
     let d = &plan.best.degrees;
     let mut out = Vec::new();
-    if d.cp > 1 {
+    if d.cp > 1 && plan.best.layouts.is_none() {
         out.push(format!(
             "cp {0} splits new tokens in prefill; the same GPUs split cached tokens in decode: kvp {0}",
             d.cp
@@ -232,6 +240,20 @@ fn service(out: &mut String, document: &Document<'_>) {
         count(s.replica_batch),
         limit(s.limited_by)
     );
+    if let Some(proof) = &plan.proof {
+        let _ = writeln!(out, "          {}", quality(proof));
+    }
+}
+
+/// How good a plan is, in a sentence.
+fn quality(proof: &Proof) -> String {
+    match &proof.unsearched {
+        Some(reason) => format!("the best degrees; layouts were not searched: {reason}"),
+        None => format!(
+            "within {:.1} % of the best possible in this space under this cost model",
+            proof.gap() * 100.0
+        ),
+    }
 }
 
 fn memory(document: &Document<'_>) -> Vec<String> {

@@ -6,8 +6,10 @@ use crate::commands::plan_file::{cluster_of, damaged, profile, verified};
 use crate::failure::Outcome;
 use crate::input;
 use serde::Deserialize;
+use shardc::codes;
 use shardc_cost::machine::Cluster;
 use shardc_cost::profile::Profile;
+use shardc_ir::diag::Diagnostic;
 use shardc_ir::graph::{Level, Module};
 use shardc_passes::evaluate::Pricing;
 use shardc_passes::explain::{Stated, Subject};
@@ -128,6 +130,9 @@ fn stated(
 
 fn compiled(args: &ExplainArgs) -> Outcome<Source> {
     let (request, plan) = compile::compiled(&args.request)?;
+    if plan.best.layouts.is_some() {
+        return Err(by_operator().into());
+    }
     let degrees = plan.best.degrees;
     let sizes = (plan.load.isl, plan.load.mean_context(), request.context());
     let phases = plan.phases.iter().filter_map(|phase| {
@@ -166,6 +171,9 @@ fn read(directory: &Path, cluster: Option<&str>) -> Outcome<Source> {
     }
     let facts = phases.first().map(|stated| Facts::of(&stated.logical)).unwrap_or_default();
     let groups = Groups::new(&degrees, &facts, cluster.node.devices);
+    if phases.iter().any(|stated| stated.logical.mesh.is_none()) {
+        return Err(by_operator().into());
+    }
     if phases.iter().any(|stated| stated.logical.mesh.as_ref() != Some(&groups.mesh)) {
         return Err(damaged("the plan's programs are for another mesh than its degrees").into());
     }
@@ -193,4 +201,14 @@ fn logical(directory: &Path, files: &[String], phase: &str) -> Outcome<Module> {
         Level::Logical => Ok(module),
         _ => Err(damaged(format!("{} is not a logical program", source.name)).into()),
     }
+}
+
+/// Layouts that no degrees and pins say cannot be explained by them.
+fn by_operator() -> Box<Diagnostic> {
+    let message = "the plan's layouts are chosen operator by operator, not by degrees and pins";
+    Box::new(
+        Diagnostic::error(codes::PLAN, message)
+            .note("`assignments` in plan.json and the programs in ir/ say every layout")
+            .help("explain a plan of `--search degrees`"),
+    )
 }

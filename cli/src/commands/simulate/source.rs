@@ -79,6 +79,8 @@ struct Split {
     cp: u64,
     ep: u64,
     etp: u64,
+    kvp: u64,
+    rep: u64,
 }
 
 /// Memory of the fullest device; `reserve` includes communication.
@@ -140,7 +142,9 @@ fn read(args: &SimulateArgs, directory: &Path) -> Outcome<Plan> {
 
 impl Split {
     fn degrees(&self) -> Degrees {
-        let Split { tp, pp, dp, cp, ep, etp } = *self;
+        let Split { tp, pp, dp, cp, ep, etp, kvp, rep } = *self;
+        // Cached tokens split, and copies of attention, make up a stage as tensor parallelism does.
+        let tp = tp.saturating_mul(kvp).saturating_mul(rep);
         Degrees { tp, pp, dp, cp, ep, etp }
     }
 }

@@ -1,0 +1,182 @@
+//! How the choices of two groups meet in the states of the bundle between them.
+
+use super::axes::{Lattice, State};
+use super::moves::{Bundle, Moves, StepPrices};
+use super::table::{Point, Table};
+use super::unit::{Port, Unit};
+use shardc_ir::dim::Bindings;
+
+/// A bundle between a maker and a reader at one point.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub bundle: Bundle,
+    pub moves: Moves,
+    /// The state in which each choice of the maker leaves the bundle.
+    pub out: Vec<Option<State>>,
+    /// The state in which each choice of the reader wants it, and the ns of gathering what single
+    /// values must have whole beyond that.
+    pub wanted: Vec<Option<(State, f64)>>,
+}
+
+impl Link {
+    /// Prices a bundle; `made` are the ports of the maker that it holds.
+    pub fn new(
+        bundle: &Bundle,
+        (maker, made, from): (&Unit, &[Port], &Table),
+        (reader, to): (&Unit, &Table),
+        point: &Point<'_>,
+    ) -> Self {
+        let moves = Moves::new(bundle, point);
+        let map = roles(bundle, made, maker, true);
+        let out = map_states(&from.lattice, &moves.lattice, &map);
+        let legal = |(choice, state): (usize, Option<State>)| {
+            state.filter(|&s| from.is_legal(choice) && moves.is_legal(s))
+        };
+        let out = out.into_iter().enumerate().map(legal).collect();
+        let wanted = wanted(bundle, &moves, reader, to, point);
+        Link { bundle: bundle.clone(), moves, out, wanted }
+    }
+
+    /// Costs by choice of the maker become costs by state.
+    pub fn scatter(&self, costs: &[f64]) -> Vec<f64> {
+        let mut states = vec![f64::INFINITY; self.moves.lattice.len()];
+        for (choice, out) in self.out.iter().enumerate() {
+            if let Some(state) = out {
+                states[*state] = states[*state].min(costs[choice]);
+            }
+        }
+        states
+    }
+
+    /// Costs by state become costs by choice of the reader.
+    pub fn gather(&self, states: &[f64]) -> Vec<f64> {
+        let cost = |w: &Option<(State, f64)>| w.map_or(f64::INFINITY, |(s, ns)| states[s] + ns);
+        self.wanted.iter().map(cost).collect()
+    }
+
+    /// Costs by choice of the maker become costs by choice of the reader.
+    pub fn carry(&self, costs: &[f64]) -> Vec<f64> {
+        let mut states = self.scatter(costs);
+        self.moves.relax(&mut states);
+        self.gather(&states)
+    }
+
+    /// As [`carry`](Self::carry), from one state alone.
+    pub fn carry_from(&self, state: State) -> Vec<f64> {
+        let mut states = vec![f64::INFINITY; self.moves.lattice.len()];
+        states[state] = 0.0;
+        self.moves.relax(&mut states);
+        self.gather(&states)
+    }
+}
+
+fn wanted(
+    bundle: &Bundle,
+    moves: &Moves,
+    reader: &Unit,
+    to: &Table,
+    point: &Point<'_>,
+) -> Vec<Option<(State, f64)>> {
+    let map = roles(bundle, &reader.inputs, reader, false);
+    let states = map_states(&to.lattice, &moves.lattice, &map);
+    let mut prices = StepPrices::new(bundle, &moves.lattice, point);
+    let whole = whole_at_use(bundle, reader);
+    let none = Bindings::default();
+    let finish = |(choice, state): (usize, Option<State>)| {
+        let state = state.filter(|&s| to.is_legal(choice) && moves.is_legal(s))?;
+        let mut ns = 0.0;
+        for (value, roles) in &whole {
+            let carried = &bundle.values[*value];
+            for i in 0..roles.len() {
+                let counts = moves.lattice.of_use(state, roles[i]);
+                if counts.iter().any(|&n| n > 0) {
+                    let bytes = |gathered: &[usize]| {
+                        carried.local(&moves.lattice, state, gathered, &point.step).bytes(&none)
+                    };
+                    let group = point.axes.group(counts);
+                    let bytes = (bytes(&roles[..i]), bytes(&roles[..=i]));
+                    ns += prices.known("all_gather", group, bytes);
+                }
+            }
+        }
+        Some((state, ns))
+    };
+    states.into_iter().enumerate().map(finish).collect()
+}
+
+/// Values that must be whole along roles that split others of the bundle, with those roles.
+pub(super) fn whole_at_use(bundle: &Bundle, reader: &Unit) -> Vec<(usize, Vec<usize>)> {
+    let mut out = Vec::new();
+    for (i, carried) in bundle.values.iter().enumerate() {
+        let Some(port) = reader.inputs.iter().find(|p| p.value == carried.value) else { continue };
+        let dims = carried.dims.iter().zip(&port.dims);
+        let roles: Vec<usize> =
+            dims.filter(|(_, wanted)| wanted.is_none()).filter_map(|(role, _)| *role).collect();
+        if !roles.is_empty() {
+            out.push((i, roles));
+        }
+    }
+    out
+}
+
+/// The role of a use's axes in a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    /// They replicate all of it.
+    Idle,
+    /// They have one role.
+    As(usize),
+    /// They lie differently for values of the bundle: such choices cannot be described.
+    Torn,
+}
+
+/// What each use of a group is in a bundle; `strict` where values that a role would split must in
+/// fact be split.
+fn roles(bundle: &Bundle, ports: &[Port], unit: &Unit, strict: bool) -> Vec<Seen> {
+    let of = |on: usize| {
+        let mut seen = Seen::Idle;
+        let ports = bundle.values.iter().map(|c| (c, ports.iter().find(|p| p.value == c.value)));
+        let ports: Vec<_> = ports.collect();
+        for (carried, port) in &ports {
+            let Some(port) = port else { continue };
+            let split = port.dims.iter().position(|d| *d == Some(on)).and_then(|d| carried.dims[d]);
+            let pends = port.pends.contains(&on).then(|| bundle.pending()).flatten();
+            seen = match (seen, split.or(pends)) {
+                (seen, None) => seen,
+                (Seen::Idle, Some(role)) => Seen::As(role),
+                (Seen::As(known), Some(role)) if known == role => seen,
+                _ => Seen::Torn,
+            };
+        }
+        let Seen::As(role) = seen else { return seen };
+        let otherwise = |(carried, port): &(&super::moves::Carried, Option<&Port>)| {
+            let Some(port) = port else { return false };
+            let split = carried.dims.iter().position(|d| *d == Some(role));
+            let pends = Some(role) == bundle.pending() && carried.pends;
+            split.is_some_and(|d| port.dims[d] != Some(on)) || (pends && !port.pends.contains(&on))
+        };
+        if strict && ports.iter().any(otherwise) { Seen::Torn } else { seen }
+    };
+    (0..unit.uses.len()).map(of).collect()
+}
+
+/// The bundle's state for each choice of a group.
+fn map_states(choices: &Lattice, states: &Lattice, map: &[Seen]) -> Vec<Option<State>> {
+    let of = |choice: State| {
+        let torn =
+            |(on, seen): (usize, &Seen)| *seen == Seen::Torn && choices.parts(choice, on) > 1;
+        if map.iter().enumerate().any(torn) {
+            return None;
+        }
+        states.find(|kind| {
+            let mut counts = vec![0; states.uses()];
+            for (on, &n) in choices.of_kind(choice, kind).iter().enumerate() {
+                if let Seen::As(role) = map[on] {
+                    counts[role] += n;
+                }
+            }
+            counts
+        })
+    };
+    (0..choices.len()).map(of).collect()
+}

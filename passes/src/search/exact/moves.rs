@@ -1,0 +1,418 @@
+//! What it costs to bring values from where one group leaves them to where another wants them.
+//!
+//! Values that one group hands to another move together: their *bundle* is in a state that says how
+//! many axes are put to each of its uses. A way between states is a sequence of steps in the order
+//! slice, reduce_scatter, all_reduce, all_to_all, all_gather, each taking any number of axes of
+//! both levels at once from one use to another. All ways into all states are found in one pass over
+//! the steps, without a matrix of states by states.
+
+use super::axes::{Axes, Lattice, Shifts, State};
+use super::dims::{Class, Dims};
+use super::table::Point;
+use super::unit::{Port, Unit};
+use crate::evaluate::{Comm, Pricing, Work, collective, price};
+use shardc_cost::collective::Group;
+use shardc_ir::dim::{Bindings, Dim};
+use shardc_ir::graph::{Func, Value};
+use shardc_ir::layout::ReduceKind;
+use shardc_ir::types::{Kind, Type};
+use std::collections::HashMap;
+
+/// Something that axes may be put to in a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// They split a class of dimensions.
+    Split(Class),
+    /// They are to be reduced over.
+    Pending,
+}
+
+/// Values that move together.
+#[derive(Clone, Debug)]
+pub(super) struct Bundle {
+    pub values: Vec<Carried>,
+    pub roles: Vec<Role>,
+    /// Extents of the roles; 1 for pending ones.
+    extents: Vec<Dim>,
+    /// Whether a role may only be split evenly.
+    even: Vec<bool>,
+}
+
+/// One value of a bundle.
+#[derive(Clone, Debug)]
+pub(super) struct Carried {
+    pub value: Value,
+    ty: Type,
+    /// The role that splits each dimension.
+    pub dims: Vec<Option<usize>>,
+    /// Whether it can arrive to be reduced.
+    pub pends: bool,
+    /// Whether it can be reduced in parts: sums can.
+    scatters: bool,
+}
+
+impl Carried {
+    /// The type of one device's share in a state, whole along the roles of `gathered`.
+    pub fn local(
+        &self,
+        lattice: &Lattice,
+        state: State,
+        gathered: &[usize],
+        bind: &Bindings,
+    ) -> Type {
+        let share = |(dim, role): (&Dim, &Option<usize>)| {
+            let (extent, role) = (dim.eval(bind), role.filter(|r| !gathered.contains(r)));
+            Dim::fixed(role.map_or(extent, |r| extent.div_ceil(lattice.parts(state, r))))
+        };
+        self.ty.with_dims(self.ty.dims.iter().zip(&self.dims).map(share).collect())
+    }
+}
+
+impl Bundle {
+    /// The values that `from` makes and `to` reads; `from` is none for what needs no group.
+    pub fn between(func: &Func, dims: &Dims, from: &[Port], maker: &[UseInfo], to: &Unit) -> Self {
+        let mut bundle = Bundle { values: vec![], roles: vec![], extents: vec![], even: vec![] };
+        let inputs: Vec<&Port> =
+            to.inputs.iter().filter(|p| from.iter().any(|o| o.value == p.value)).collect();
+        let reader: Vec<UseInfo> = to.uses.iter().map(UseInfo::of).collect();
+        for input in &inputs {
+            let Some(made) = from.iter().find(|o| o.value == input.value) else { continue };
+            for (ports, infos) in [(made, maker), (*input, &reader)] {
+                for (dim, on) in ports.dims.iter().enumerate() {
+                    if let Some(on) = on {
+                        let extent = func.ty(ports.value).dims[dim];
+                        bundle.add(Role::Split(dims.class(ports.value, dim)), extent, infos[*on]);
+                    }
+                }
+                if !ports.pends.is_empty() {
+                    let info = UseInfo { even: false };
+                    bundle.add(Role::Pending, Dim::fixed(1), info);
+                }
+            }
+        }
+        for input in inputs {
+            let ty = func.ty(input.value).clone();
+            let of = |d: usize| {
+                let class = dims.class(input.value, d);
+                bundle.roles.iter().position(|r| *r == Role::Split(class))
+            };
+            let made = from.iter().find(|o| o.value == input.value);
+            bundle.values.push(Carried {
+                value: input.value,
+                dims: (0..ty.rank()).map(of).collect(),
+                ty,
+                pends: made.is_some_and(|m| !m.pends.is_empty()),
+                scatters: made.is_some_and(|m| m.kind == ReduceKind::Sum),
+            });
+        }
+        bundle
+    }
+
+    fn add(&mut self, role: Role, extent: Dim, info: UseInfo) {
+        match self.roles.iter().position(|r| *r == role) {
+            Some(at) => {
+                self.even[at] |= info.even;
+            }
+            None => {
+                self.roles.push(role);
+                self.extents.push(extent);
+                self.even.push(info.even);
+            }
+        }
+    }
+
+    /// The role of a class.
+    pub fn role_of(&self, class: Class) -> Option<usize> {
+        self.roles.iter().position(|r| *r == Role::Split(class))
+    }
+
+    /// The role of axes to be reduced over.
+    pub fn pending(&self) -> Option<usize> {
+        self.roles.iter().position(|r| *r == Role::Pending)
+    }
+
+    fn lattice(&self, point: &Point<'_>) -> Lattice {
+        let cap = |kind: usize, role: usize| {
+            let axes = &point.axes.kinds[kind];
+            match self.roles[role] {
+                Role::Pending => axes.count,
+                Role::Split(_) => axes.most(self.extents[role].eval(&point.step), self.even[role]),
+            }
+        };
+        Lattice::new(point.axes, self.roles.len(), cap)
+    }
+
+    fn is_legal(&self, lattice: &Lattice, state: State, bind: &Bindings) -> bool {
+        self.roles.iter().enumerate().all(|(i, role)| {
+            let (extent, parts) = (self.extents[i].eval(bind), lattice.parts(state, i));
+            match role {
+                Role::Pending => true,
+                Role::Split(_) if self.even[i] => extent.is_multiple_of(parts),
+                Role::Split(_) => parts <= extent.max(1),
+            }
+        })
+    }
+}
+
+/// What a bundle must know of a use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UseInfo {
+    even: bool,
+}
+
+impl UseInfo {
+    /// Reads it off a use.
+    pub fn of(on: &super::unit::Use) -> Self {
+        let even = on.splits.iter().any(|(_, s)| *s != shardc_ir::rule::Split::Uneven);
+        UseInfo { even }
+    }
+}
+
+/// One step of a way: how many axes of each kind go from one role to another; a role of none is to
+/// be the same everywhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Move {
+    pub from: Option<usize>,
+    pub to: Option<usize>,
+    pub counts: Vec<u8>,
+}
+
+/// All steps of one kind between two roles.
+#[derive(Clone, Debug)]
+struct Pass {
+    from: Option<usize>,
+    to: Option<usize>,
+    /// State before, state after, ns; states with more axes to move first.
+    steps: Vec<(u32, u32, f64)>,
+}
+
+/// A bundle's states and steps at one point.
+#[derive(Clone, Debug)]
+pub(super) struct Moves {
+    pub lattice: Lattice,
+    legal: Vec<bool>,
+    passes: Vec<Pass>,
+}
+
+/// For each pass, the step by which each state was reached last.
+pub(super) type Trail = Vec<Vec<u32>>;
+
+/// No step.
+const NONE: u32 = u32::MAX;
+
+impl Moves {
+    /// Whether a state is legal.
+    pub fn is_legal(&self, state: State) -> bool {
+        self.legal[state]
+    }
+
+    /// Prices all steps of a bundle.
+    pub fn new(bundle: &Bundle, point: &Point<'_>) -> Self {
+        let lattice = bundle.lattice(point);
+        let legal: Vec<bool> =
+            (0..lattice.len()).map(|s| bundle.is_legal(&lattice, s, &point.step)).collect();
+        let mut pricing = StepPrices::new(bundle, &lattice, point);
+        let mut moves = Moves { lattice, legal, passes: Vec::new() };
+        let splits: Vec<usize> =
+            (0..bundle.roles.len()).filter(|&i| bundle.roles[i] != Role::Pending).collect();
+        let pending = bundle.pending();
+        let mut order: Vec<(Option<usize>, Option<usize>)> = Vec::new();
+        order.extend(splits.iter().map(|&to| (None, Some(to))));
+        if pending.is_some() {
+            if bundle.values.iter().all(|c| c.scatters || !c.pends) {
+                order.extend(splits.iter().map(|&to| (pending, Some(to))));
+            }
+            order.push((pending, None));
+        }
+        for &from in &splits {
+            order.extend(splits.iter().filter(|&&to| to != from).map(|&to| (Some(from), Some(to))));
+        }
+        order.extend(splits.iter().map(|&from| (Some(from), None)));
+        for (from, to) in order {
+            let pass = moves.pass(bundle, from, to, point.axes, &mut pricing);
+            if !pass.steps.is_empty() {
+                moves.passes.push(pass);
+            }
+        }
+        moves
+    }
+
+    fn pass(
+        &self,
+        bundle: &Bundle,
+        from: Option<usize>,
+        to: Option<usize>,
+        axes: &Axes,
+        pricing: &mut StepPrices<'_>,
+    ) -> Pass {
+        let shifts: Shifts = self.lattice.shifts(from, to);
+        let mut steps: Vec<(u32, u32, f64)> = Vec::new();
+        for state in (0..self.lattice.len()).filter(|&s| self.legal[s]) {
+            self.lattice.reached(state, &shifts, &mut |next, counts| {
+                if self.legal[next] {
+                    let group = axes.group(counts.iter().copied());
+                    let ns = pricing.step(bundle, from, to, group, state, next);
+                    steps.push((state as u32, next as u32, ns));
+                }
+            });
+        }
+        let left = |state: u32| -> u8 {
+            from.map_or(0, |f| self.lattice.of_use(state as State, f).iter().sum())
+        };
+        steps.sort_by_key(|s| (std::cmp::Reverse(left(s.0)), s.0, s.1));
+        if from.is_none() {
+            // Idle axes: those with fewest in use first.
+            let used = |state: u32| -> u8 {
+                (0..self.lattice.uses())
+                    .map(|u| -> u8 { self.lattice.of_use(state as State, u).iter().sum() })
+                    .sum()
+            };
+            steps.sort_by_key(|s| (used(s.0), s.0, s.1));
+        }
+        Pass { from, to, steps }
+    }
+
+    /// Lowers every state's cost to that of the cheapest way from any state.
+    pub fn relax(&self, costs: &mut [f64]) {
+        for pass in &self.passes {
+            for &(from, to, ns) in &pass.steps {
+                let through = costs[from as usize] + ns;
+                if through < costs[to as usize] {
+                    costs[to as usize] = through;
+                }
+            }
+        }
+    }
+
+    /// As [`relax`](Self::relax), remembering how each state was reached.
+    pub fn trace(&self, costs: &mut [f64]) -> Trail {
+        let mut trail = Vec::with_capacity(self.passes.len());
+        for pass in &self.passes {
+            let mut reached = vec![NONE; costs.len()];
+            for (i, &(from, to, ns)) in pass.steps.iter().enumerate() {
+                let through = costs[from as usize] + ns;
+                if through < costs[to as usize] {
+                    costs[to as usize] = through;
+                    reached[to as usize] = i as u32;
+                }
+            }
+            trail.push(reached);
+        }
+        trail
+    }
+
+    /// The way that a trail records into `state`: where it began, and its steps.
+    pub fn way(&self, trail: &Trail, state: State) -> (State, Vec<Move>) {
+        let (mut at, mut steps) = (state, Vec::new());
+        for (pass, reached) in self.passes.iter().zip(trail).rev() {
+            while reached[at] != NONE {
+                let (from, to, _) = pass.steps[reached[at] as usize];
+                steps.push(self.step(pass, from as State, to as State));
+                at = from as State;
+            }
+        }
+        steps.reverse();
+        (at, steps)
+    }
+
+    fn step(&self, pass: &Pass, from: State, to: State) -> Move {
+        let used = |state: State| -> Vec<u8> {
+            match (pass.from, pass.to) {
+                (Some(role), _) | (None, Some(role)) => self.lattice.of_use(state, role),
+                (None, None) => Vec::new(),
+            }
+        };
+        let counts = used(from).iter().zip(used(to)).map(|(a, b)| a.abs_diff(b)).collect();
+        Move { from: pass.from, to: pass.to, counts }
+    }
+}
+
+/// Prices of steps, each different one asked once.
+pub(super) struct StepPrices<'a> {
+    pricing: Pricing<'a>,
+    /// Local bytes of each value in each state.
+    bytes: Vec<Vec<u64>>,
+    /// Local types of routed values in each state.
+    routed: Vec<Vec<Type>>,
+    known: HashMap<(&'static str, Group, u64, u64), f64>,
+}
+
+impl<'a> StepPrices<'a> {
+    pub fn new(bundle: &Bundle, lattice: &Lattice, point: &Point<'a>) -> Self {
+        let none = Bindings::default();
+        let (mut bytes, mut routed) = (Vec::new(), Vec::new());
+        for carried in &bundle.values {
+            let types: Vec<Type> =
+                (0..lattice.len()).map(|s| carried.local(lattice, s, &[], &point.step)).collect();
+            bytes.push(types.iter().map(|t| t.bytes(&none)).collect());
+            let travels = matches!(carried.ty.kind, Kind::Routed { .. });
+            routed.push(if travels { types } else { Vec::new() });
+        }
+        StepPrices { pricing: point.pricing, bytes, routed, known: HashMap::new() }
+    }
+
+    /// Time of moving the axes of `group` from one role to another, all values one after another.
+    fn step(
+        &mut self,
+        bundle: &Bundle,
+        from: Option<usize>,
+        to: Option<usize>,
+        group: Group,
+        before: State,
+        after: State,
+    ) -> f64 {
+        let mut total = 0.0;
+        for (i, carried) in bundle.values.iter().enumerate() {
+            if let Some(name) = kind_of_step(bundle, carried, from, to) {
+                let bytes = (self.bytes[i][before], self.bytes[i][after]);
+                let to_experts = to.is_some() && carried.dims.first() == Some(&to);
+                total += if name == "all_to_all" && !self.routed[i].is_empty() {
+                    let types = (&self.routed[i][before], &self.routed[i][after]);
+                    travel(self.pricing, group, types, to_experts)
+                } else {
+                    self.known(name, group, bytes)
+                };
+            }
+        }
+        total
+    }
+
+    pub fn known(&mut self, name: &'static str, group: Group, bytes: (u64, u64)) -> f64 {
+        let (_, fabric) = self.pricing.models();
+        let price = || collective(name, group, bytes, &fabric).time.as_f64();
+        *self.known.entry((name, group, bytes.0, bytes.1)).or_insert_with(price)
+    }
+}
+
+/// Time of routed rows on their way to experts, or back.
+fn travel(pricing: Pricing<'_>, group: Group, types: (&Type, &Type), to_experts: bool) -> f64 {
+    let (pricer, fabric) = pricing.models();
+    let comm = Comm {
+        name: "all_to_all",
+        group,
+        before: types.0.clone(),
+        after: types.1.clone(),
+        routed: Some(to_experts),
+        across_nodes: group.nodes > 1,
+    };
+    price(&Work::Communicate(comm), &pricer, &fabric, &Bindings::default()).time.as_f64()
+}
+
+/// The collective that a step is for one value; none where nothing is sent.
+pub(super) fn kind_of_step(
+    bundle: &Bundle,
+    carried: &Carried,
+    from: Option<usize>,
+    to: Option<usize>,
+) -> Option<&'static str> {
+    let splits = |role: Option<usize>| role.is_some() && carried.dims.contains(&role);
+    let pends = from.is_some_and(|f| bundle.roles[f] == Role::Pending);
+    match (pends, splits(from), splits(to)) {
+        (true, ..) if !carried.pends => None,
+        (true, _, true) => Some("reduce_scatter"),
+        (true, _, false) => Some("all_reduce"),
+        (false, true, true) => Some("all_to_all"),
+        (false, true, false) => Some("all_gather"),
+        (false, false, _) => None,
+    }
+}

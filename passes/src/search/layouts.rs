@@ -1,0 +1,104 @@
+//! Plans whose layouts are chosen operator by operator: lowering and evaluating them.
+
+use super::candidate::{Evaluated, Evaluator, Lowered, Refusal};
+use super::headline::Headline;
+use super::ready::{Priceable, Ready};
+use crate::pipeline::lower_scheduled;
+use crate::propagate_shardings::Provenance;
+use crate::registry::Options;
+use crate::schedule::Schedule;
+use crate::strategy::megatron::{ExpertExchange, Phase};
+use crate::strategy::{Degrees, Groups};
+use shardc_ir::diag::Result;
+use shardc_ir::graph::Module;
+use shardc_ir::verify::verify;
+
+/// All layouts of both phases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layouts {
+    /// Of prefill.
+    pub prefill: Schedule,
+    /// Of decoding.
+    pub decode: Schedule,
+    /// The degrees of the heaviest layers, of prefill and of decoding.
+    pub headlines: [Headline; 2],
+    /// The axes of those of decoding.
+    pub groups: Groups,
+}
+
+impl Layouts {
+    /// The degrees of the heaviest layers in a phase.
+    pub fn headline(&self, phase: Phase) -> &Headline {
+        match phase {
+            Phase::Prefill => &self.headlines[0],
+            Phase::Decode => &self.headlines[1],
+        }
+    }
+}
+
+impl Evaluator<'_> {
+    /// Lowers both phases of an evaluated plan; `observe` sees the program after each pass, by phase.
+    ///
+    /// # Errors
+    /// A user's pin matches nothing, or a pass refuses the program.
+    pub fn lower_plan(
+        &self,
+        plan: &Evaluated,
+        observe: &mut dyn FnMut(Phase, &'static str, &Module),
+    ) -> Result<Lowered> {
+        match &plan.layouts {
+            Some(layouts) => self.lower_layouts(&plan.degrees, layouts, observe),
+            None => self.lower(&plan.degrees, plan.exchange, observe),
+        }
+    }
+
+    fn lower_layouts(
+        &self,
+        degrees: &Degrees,
+        layouts: &Layouts,
+        observe: &mut dyn FnMut(Phase, &'static str, &Module),
+    ) -> Result<Lowered> {
+        let requests = degrees.dp.saturating_mul(64);
+        let stage_layers = self.stages(degrees)?;
+        let mut run = |phase, logical: &Module, schedule: &Schedule, new: u64| {
+            let sizes = [("B", requests), ("S", new), ("C", self.max_len)];
+            let options = Options {
+                sizes: sizes.map(|(name, size)| (name.to_string(), size)).to_vec(),
+                stage_layers: stage_layers.clone(),
+                max_edits: None,
+            };
+            let observe = &mut |pass, module: &Module| observe(phase, pass, module);
+            lower_scheduled(logical, schedule, &options, observe)
+        };
+        let new = self.load.isl;
+        let prefill = run(Phase::Prefill, self.prefill, &layouts.prefill, new)?;
+        let decode = run(Phase::Decode, self.decode, &layouts.decode, 1)?;
+        let nothing = Provenance::default;
+        Ok(Lowered {
+            prefill: (prefill, nothing()),
+            decode: (decode, nothing()),
+            groups: layouts.groups.clone(),
+        })
+    }
+
+    /// Evaluates a plan; of `degrees` only stages, replicas and devices count.
+    ///
+    /// # Errors
+    /// The layouts do not fit the program, a pass refuses it, or what comes of it is no program.
+    pub fn evaluate_layouts(
+        &self,
+        degrees: &Degrees,
+        layouts: &Layouts,
+    ) -> Result<std::result::Result<Evaluated, Refusal>> {
+        let lowered = self.lower_layouts(degrees, layouts, &mut |_, _, _| {})?;
+        let Lowered { prefill, decode, groups } = lowered;
+        for module in [&prefill.0, &decode.0] {
+            verify(module).map_err(|mut errors| errors.swap_remove(0))?;
+        }
+        let read = |module| Priceable::of(module, self.cluster);
+        let phases = (read(prefill.0)?, read(decode.0)?);
+        let ready = Ready::new(degrees, ExpertExchange::AllToAll, groups, phases);
+        let layouts = Some(Box::new(layouts.clone()));
+        Ok(ready.serve(&self.terms()).map(|plan| Evaluated { layouts, ..plan }))
+    }
+}
