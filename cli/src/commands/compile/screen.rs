@@ -245,10 +245,17 @@ fn service(out: &mut String, document: &Document<'_>) {
     }
 }
 
+/// Beyond this a bound says little of a plan.
+const LOOSE: f64 = 0.2;
+
 /// How good a plan is, in a sentence.
 fn quality(proof: &Proof) -> String {
     match &proof.unsearched {
         Some(reason) => format!("the best degrees; layouts were not searched: {reason}"),
+        None if proof.gap() > LOOSE => format!(
+            "at most {:.0} % better is possible in this space under this cost model: a loose bound",
+            proof.gap() * 100.0
+        ),
         None => format!(
             "within {:.1} % of the best possible in this space under this cost model",
             proof.gap() * 100.0

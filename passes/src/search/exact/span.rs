@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Spans that are looked at together.
 const LOT: usize = 4;
 /// Looks after which the search ends with the bound that it has.
-const LOOKS: u64 = 240;
+const LOOKS: u64 = 32;
 /// Lots that are looked at when the bound can no longer fall.
 const IDLE: usize = 8;
 /// A part of what the best plan reaches by which another must be able to exceed it to be looked for.
