@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::input::{self, Source};
+use serde::de::DeserializeOwned;
 use shardc::codes;
 use shardc_cost::machine::Cluster;
 use shardc_cost::profile::Profile;
@@ -9,11 +10,23 @@ use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::graph::Module;
 use shardc_ir::text::parse;
 use shardc_ir::verify::verify_text;
+use std::path::Path;
 
 /// A plan's directory that cannot be used, and what helps.
 pub fn damaged(message: impl Into<String>) -> Box<Diagnostic> {
     let help = "compile the model again with `shardc compile MODEL -o DIR`";
     Box::new(Diagnostic::error(codes::PLAN, message).help(help))
+}
+
+/// What a command needs of a JSON file in a plan's directory.
+///
+/// Errors: `U002`, or `U132` where the file is none of this version.
+pub fn read<T: DeserializeOwned>(directory: &Path, name: &str) -> Outcome<T> {
+    let source = input::pins(&directory.join(name))?;
+    serde_json::from_str(&source.text).map_err(|error| {
+        let message = format!("{} is not a plan of this version: {error}", source.name);
+        damaged(message).into()
+    })
 }
 
 /// The cluster that the user names, or else the plan's.

@@ -1,6 +1,6 @@
 //! `shardc verify`: whether the programs of a plan compute what the model computes.
 
-use super::plan_file::{damaged, verified};
+use super::plan_file::{self, verified};
 use crate::failure::Outcome;
 use crate::input;
 use crate::output;
@@ -52,10 +52,7 @@ fn read(directory: &Path) -> Outcome<Programs> {
         let help = "name a directory that `shardc compile -o` wrote";
         return Err(Box::new(Diagnostic::error(codes::PLAN, message).help(help)).into());
     }
-    let source = input::pins(&directory.join("plan.json"))?;
-    let file: PlanFile = serde_json::from_str(&source.text).map_err(|error| {
-        damaged(format!("{} is not a plan of this version: {error}", source.name))
-    })?;
+    let file: PlanFile = plan_file::read(directory, "plan.json")?;
     let of = |phase: Phase| -> Outcome<Vec<Program>> {
         let prefix = format!("ir/{}/", phase.name());
         let names = file.files.iter().filter(|name| !name.contains(".."));

@@ -2,7 +2,7 @@
 
 use super::ExplainArgs;
 use crate::commands::compile;
-use crate::commands::plan_file::{cluster_of, damaged, profile, verified};
+use crate::commands::plan_file::{self, cluster_of, damaged, profile, verified};
 use crate::failure::Outcome;
 use crate::input;
 use serde::Deserialize;
@@ -152,9 +152,7 @@ fn compiled(args: &ExplainArgs) -> Outcome<Source> {
 }
 
 fn read(directory: &Path, cluster: Option<&str>) -> Outcome<Source> {
-    let source = input::pins(&directory.join("plan.json"))?;
-    let file: PlanFile = serde_json::from_str(&source.text)
-        .map_err(|error| damaged(format!("{} is no plan of this version: {error}", source.name)))?;
+    let file: PlanFile = plan_file::read(directory, "plan.json")?;
     let first = file.plan.phases.first().ok_or_else(|| damaged("the plan has no phase"))?;
     let PhaseFile { tp, pp, dp, cp, ep, etp, .. } = *first;
     let degrees = Degrees { tp, pp, dp, cp, ep, etp };

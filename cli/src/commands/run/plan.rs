@@ -1,6 +1,6 @@
 //! What a run needs of a plan's directory.
 
-use crate::commands::plan_file::{damaged, verified};
+use crate::commands::plan_file::{self, damaged, verified};
 use crate::failure::Outcome;
 use crate::input;
 use serde::Deserialize;
@@ -42,18 +42,8 @@ impl Plan {
     ///
     /// Errors: `U132` where it is damaged, or what the verifier finds.
     pub fn read(directory: &Path) -> Outcome<Self> {
-        let json = |name: &str| {
-            let source = input::pins(&directory.join(name))?;
-            Ok::<_, crate::failure::Failure>(source)
-        };
-        let (plan, weights) = (json("plan.json")?, json("weights.json")?);
-        let bad = |name: &str, error: serde_json::Error| {
-            damaged(format!("{name} is not of this version: {error}"))
-        };
-        let file: PlanFile =
-            serde_json::from_str(&plan.text).map_err(|error| bad(&plan.name, error))?;
-        let sources: Vec<Source> =
-            serde_json::from_str(&weights.text).map_err(|error| bad(&weights.name, error))?;
+        let file: PlanFile = plan_file::read(directory, "plan.json")?;
+        let sources: Vec<Source> = plan_file::read(directory, "weights.json")?;
         let of = |phase: &str| {
             let prefix = format!("ir/{phase}/");
             let plain = |name: &&String| name.starts_with(&prefix) && !name.contains("..");
@@ -86,7 +76,7 @@ impl Plan {
 
     /// The weights of the model, whole, from a checkpoint.
     ///
-    /// Errors: `W001` to `W006`, `U151` where the model is too large to be simulated.
+    /// Errors: `W001` to `W006`, `U161` where the model is too large to be simulated.
     pub fn weights(&self, path: &Path) -> Result<Inputs> {
         let main = self.model.func("main").map(|id| &self.model.funcs[id]);
         let params = main.into_iter().flat_map(|f| f.params.iter().map(move |&p| &f.values[p]));

@@ -23,7 +23,7 @@ pub struct Tokens {
 
 /// The tokens of the command line or of its file.
 ///
-/// Errors: `U002`, `U150` where they make no sense.
+/// Errors: `U002`, `U160` where they make no sense.
 pub fn read(args: &RunArgs, vocab: u64) -> Outcome<Tokens> {
     let (prompt, fed) = match &args.tokens_file {
         Some(path) => file(path)?,

@@ -4,7 +4,7 @@
 use super::SimulateArgs;
 use super::load::TOKENS;
 use crate::args::{self, ModelArgs};
-use crate::commands::plan_file::{cluster_of, damaged, profile, verified};
+use crate::commands::plan_file::{self, cluster_of, damaged, profile, verified};
 use crate::failure::{InSource, Outcome};
 use crate::input;
 use serde::Deserialize;
@@ -107,11 +107,7 @@ struct Asked {
 }
 
 fn read(args: &SimulateArgs, directory: &Path) -> Outcome<Plan> {
-    let source = input::pins(&directory.join("plan.json"))?;
-    let file: PlanFile = serde_json::from_str(&source.text).map_err(|error| {
-        let message = format!("{} is not a plan of this version: {error}", source.name);
-        damaged(message)
-    })?;
+    let file: PlanFile = plan_file::read(directory, "plan.json")?;
     let first = file.plan.phases.first().ok_or_else(|| damaged("the plan has no phase"))?;
     let degrees = first.degrees();
     let asked = &file.request;
