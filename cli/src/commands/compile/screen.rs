@@ -39,7 +39,7 @@ pub fn limit(limit: Limit) -> &'static str {
         Limit::Concurrency => "the requests in flight",
         Limit::KvMemory => "memory for the KV cache",
         Limit::MaxBatch => "the largest batch of a replica",
-        Limit::Latency => "the TTFT and TPOT limits",
+        Limit::Latency => "the limits on latency",
         Limit::Objective => "the objective: a larger batch gains nothing",
         Limit::Streaming => "what the server streams to clients",
     }
