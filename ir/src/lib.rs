@@ -10,6 +10,7 @@ pub mod dtype;
 pub mod entity;
 pub mod flow;
 pub mod graph;
+pub mod launch;
 pub mod layers;
 pub mod layout;
 pub mod mesh;
