@@ -1,7 +1,11 @@
 //! Loads what a plan runs on.
 //!
 //! [`weights`] reads the weights of a checkpoint: each parameter of a program, or the part of it that
-//! one device holds, and no more of the files than that.
+//! one device holds, and no more of the files than that. [`kernels`] compute what operators mean, on
+//! stored numbers of one rank.
 
 pub mod codes;
+pub mod kernels;
+pub mod number;
+pub mod place;
 pub mod weights;

@@ -4,6 +4,7 @@
 
 mod case;
 mod golden;
+mod kernels;
 mod mutants;
 mod pinned;
 mod programs;
@@ -15,6 +16,7 @@ datatest_stable::harness! {
     { test = golden::stored, root = "../examples/golden", pattern = r"/config\.json$" },
     { test = programs::program, root = "files/exec", pattern = r"\.sir$" },
     { test = mutants::mutants_die, root = "../examples/golden", pattern = r"/config\.json$" },
+    { test = kernels::kernels, root = "files/sharding", pattern = r"\.sir$" },
     { test = sharding::sharding, root = "files/sharding", pattern = r"\.sir$" },
     { test = pinned::pinned, root = "../examples/golden", pattern = r"/config\.json$" },
     { test = sharded::sharded, root = "../examples/golden", pattern = r"/config\.json$" },

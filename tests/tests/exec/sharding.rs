@@ -140,14 +140,14 @@ impl Case {
     }
 }
 
-fn mesh(random: &mut Random) -> Mesh {
+pub fn mesh(random: &mut Random) -> Mesh {
     let names = ["x", "y", "z"];
     let sizes = *random.pick(&MESHES);
     Mesh::new("m", names.into_iter().zip(sizes.iter().copied()))
 }
 
 /// Axes, whole or in two parts, on factors that may be split by them.
-fn assignment(rule: &Rule, mesh: &Mesh, random: &mut Random) -> Assignment {
+pub fn assignment(rule: &Rule, mesh: &Mesh, random: &mut Random) -> Assignment {
     let mut out = Assignment { axes: vec![Vec::new(); rule.factors.len()] };
     for axis in mesh.whole_axes() {
         let parts = parts(mesh, axis, random);
@@ -172,7 +172,7 @@ fn assignment(rule: &Rule, mesh: &Mesh, random: &mut Random) -> Assignment {
 }
 
 /// Whether layouts can say the assignment: they cannot where axes end inside a factor.
-fn consistent(rule: &Rule, mesh: &Mesh, assignment: &Assignment) -> bool {
+pub fn consistent(rule: &Rule, mesh: &Mesh, assignment: &Assignment) -> bool {
     let operands = (0..rule.operands.len()).map(|i| flow::operand_layout(rule, assignment, i));
     let results = (0..rule.results.len()).map(|i| flow::result_layout(rule, assignment, i, &[]));
     let (operands, results): (Vec<Layout>, Vec<Layout>) = (operands.collect(), results.collect());
