@@ -25,4 +25,6 @@ codes! {
     INFEASIBLE = "S201", Infeasible, "no plan satisfies the constraints";
     /// No such search.
     UNKNOWN_SEARCH = "S202", User, "no search has that name";
+    /// A search that decides what the request fixes.
+    NOT_KEPT = "S203", User, "a search does not keep layouts or stages that the request gives";
 }

@@ -125,6 +125,7 @@ pub fn lower_scheduled(
     observe: Observer<'_>,
 ) -> Result<Module> {
     let mut module = logical.clone();
+    module.mesh = Some(schedule.mesh.clone());
     observe("logical", &module);
     apply_schedule(&mut module, schedule)?;
     observe("apply-schedule", &module);

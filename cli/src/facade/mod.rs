@@ -21,7 +21,7 @@ mod sources;
 mod weights;
 
 pub use exchange::Exchange;
-pub use plan::{PhasePlan, Plan, plan, plan_fewest};
+pub use plan::{PhasePlan, Plan, Programs, plan, plan_fewest};
 pub use sources::ServiceErrors;
 pub use weights::sources;
 

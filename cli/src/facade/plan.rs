@@ -118,19 +118,26 @@ pub fn plan_fewest(
 
 /// The logical program of each phase.
 #[derive(Debug)]
-pub(super) struct Programs {
-    pub(super) prefill: Module,
-    pub(super) decode: Module,
+pub struct Programs {
+    /// Of prefill.
+    pub prefill: Module,
+    /// Of decoding.
+    pub decode: Module,
 }
 
 impl Programs {
-    pub(super) fn of(model: &Model) -> Result<Self> {
+    /// The programs of a model.
+    ///
+    /// # Errors
+    /// A pass refuses them.
+    pub fn of(model: &Model) -> Result<Self> {
         let mut decode = model.logical.clone();
         absorb_latent_attention(&mut decode, &registry::Options::default())?;
         Ok(Programs { prefill: model.logical.clone(), decode })
     }
 
-    fn evaluator<'a>(
+    /// What judges plans on a cluster, which need not be the request's.
+    pub fn evaluator<'a>(
         &'a self,
         request: &'a Request,
         cluster: &'a Cluster,

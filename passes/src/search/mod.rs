@@ -7,6 +7,7 @@ mod headline;
 mod infeasible;
 mod layouts;
 mod megatron;
+pub mod outer;
 mod prune;
 mod ready;
 
@@ -20,6 +21,7 @@ pub use ready::{Ready, Terms};
 
 use crate::codes;
 use crate::strategy::{Degrees, Facts};
+use outer::{Effort, Moves, Start, Way};
 use shardc_ir::diag::{Diagnostic, Result};
 
 /// How to search.
@@ -33,6 +35,8 @@ pub enum Method {
     Megatron2021(Option<Reading>),
     /// Megatron's folded rule: experts have degrees of their own.
     MegatronFolded(Option<Reading>),
+    /// Whole plans, judged one by one.
+    Outer(Way, Effort),
 }
 
 /// A row of the search table.
@@ -82,7 +86,18 @@ pub const METHODS: &[MethodInfo] = &[
         "as megatron-2021:tp8, experts over the node",
         Method::MegatronFolded(Some(Reading::Tp8)),
     ),
+    outer("random", "draws of whole plans", Way::Random),
+    outer("annealing", "chains of steps that get colder", Way::Annealing),
+    outer("genetic", "a population of plans, crossed and mutated", Way::Genetic),
+    outer("swarm", "particles drawn to their best and that of all", Way::Swarm),
+    outer("steepest", "the best of all changes of one gene, with restarts", Way::Steepest),
+    outer("bottleneck-moves", "changes to what is dearest, with restarts", Way::Bottleneck),
 ];
+
+const fn outer(name: &'static str, summary: &'static str, way: Way) -> MethodInfo {
+    let effort = Effort { evaluations: 400, seed: 0, start: Start::Degrees, moves: Moves::Block };
+    row(name, summary, Method::Outer(way, effort))
+}
 
 const fn row(name: &'static str, summary: &'static str, method: Method) -> MethodInfo {
     MethodInfo { name, summary, method }
@@ -100,6 +115,17 @@ impl Method {
             let help = format!("choose one of {}", names.join(", "));
             Box::new(Diagnostic::error(codes::UNKNOWN_SEARCH, message).help(help))
         })
+    }
+}
+
+impl Method {
+    /// The same search with another effort, where it takes one.
+    #[must_use]
+    pub fn with_effort(self, effort: Effort) -> Self {
+        match self {
+            Method::Outer(way, _) => Method::Outer(way, effort),
+            other => other,
+        }
     }
 }
 
@@ -173,7 +199,7 @@ fn candidates(
 ) -> Option<Vec<Degrees>> {
     match (forced, method) {
         (Some(degrees), _) => Some(vec![degrees]),
-        (None, Method::Degrees | Method::Exact) => {
+        (None, Method::Degrees | Method::Exact | Method::Outer(..)) => {
             let mut tuples = legal_degrees(evaluator.facts(), evaluator.devices());
             // Wide model parallelism fits where nothing else does.
             tuples.sort_by_key(|d| (d.dp, d.edp(), d.pp));
@@ -208,5 +234,6 @@ pub fn search(
         }
         Method::Megatron2021(reading) => megatron::run(evaluator, false, reading, progress),
         Method::MegatronFolded(reading) => megatron::run(evaluator, true, reading, progress),
+        Method::Outer(way, effort) => outer::run(evaluator, way, &effort, progress),
     }
 }

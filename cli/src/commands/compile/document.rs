@@ -187,7 +187,10 @@ impl Document<'_> {
             "search": args.search,
             "layout": args.layout,
             "pins": request.pins,
-            "seed": args.seed,
+            "seed": args.effort.seed,
+            "evaluations": args.effort.evaluations,
+            "start": args.effort.names()[0],
+            "moves": args.effort.names()[1],
             "assume": request.model.assume,
             "profile": request.profile.name,
         })

@@ -11,6 +11,7 @@ use shardc_cost::serving::{Load, Objective};
 use shardc_cost::time::Ns;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_passes::search::Method;
+use shardc_passes::search::outer::{Effort, Moves, Start};
 use shardc_passes::strategy::Degrees;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -45,6 +46,82 @@ pub enum Goal {
     /// Least time of a request
     Latency,
 }
+
+/// Where a search plan by plan starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum From {
+    /// From plans drawn at random
+    Nothing,
+    /// From the best tuple of degrees
+    Degrees,
+}
+
+/// Which steps such a search takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Steps {
+    /// One decision at a time
+    Single,
+    /// Also all of attention or of feed-forward blocks, redrawn from a tuple of degrees
+    Block,
+}
+
+/// How much a search plan by plan may do (docs/outer.md).
+#[derive(Clone, Debug, clap::Args)]
+pub struct EffortArgs {
+    /// Plans that a search plan by plan evaluates
+    #[arg(long, value_name = "N", default_value_t = 400, allow_negative_numbers = true)]
+    pub evaluations: u64,
+    /// Where it starts
+    #[arg(long, value_enum, default_value_t = From::Degrees)]
+    pub start: From,
+    /// Which steps it takes
+    #[arg(long, value_enum, default_value_t = Steps::Block)]
+    pub moves: Steps,
+    /// Seed of everything that it draws at random
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+}
+
+impl EffortArgs {
+    /// The effort.
+    ///
+    /// Errors: a number that is out of range.
+    pub fn effort(&self) -> Result<Effort> {
+        if !(1..=MOST_EVALUATIONS).contains(&self.evaluations) {
+            let message = format!("--evaluations is {}, out of range", self.evaluations);
+            let help = format!("give a whole number from 1 to {MOST_EVALUATIONS}");
+            return Err(Box::new(Diagnostic::error(codes::REQUEST_RANGE, message).help(help)));
+        }
+        Ok(Effort {
+            evaluations: self.evaluations,
+            seed: self.seed,
+            start: match self.start {
+                From::Nothing => Start::Nothing,
+                From::Degrees => Start::Degrees,
+            },
+            moves: match self.moves {
+                Steps::Single => Moves::Single,
+                Steps::Block => Moves::Block,
+            },
+        })
+    }
+
+    /// Names of start and moves.
+    pub fn names(&self) -> [&'static str; 2] {
+        let start = match self.start {
+            From::Nothing => "nothing",
+            From::Degrees => "degrees",
+        };
+        let moves = match self.moves {
+            Steps::Single => "single",
+            Steps::Block => "block",
+        };
+        [start, moves]
+    }
+}
+
+/// Most plans of a search: each is kept.
+const MOST_EVALUATIONS: u64 = 1 << 20;
 
 /// What is to be compiled, and for what.
 #[derive(Clone, Debug, clap::Args)]
@@ -86,9 +163,12 @@ pub struct RequestArgs {
     /// Part of device memory that may be used; driver and communication buffers are counted apart
     #[arg(long, value_name = "F", default_value_t = 1.0, allow_negative_numbers = true)]
     pub mem_fraction: f64,
-    /// How to search: exact, degrees, megatron-2021[:min|half|tp8], megatron-folded[:min|half|tp8]
+    /// How to search: exact, degrees, megatron-2021[:min|half|tp8], megatron-folded[:min|half|tp8];
+    /// or plan by plan: random, annealing, genetic, swarm, steepest, bottleneck-moves
     #[arg(long, value_name = "NAME", default_value = "degrees")]
     pub search: String,
+    #[command(flatten)]
+    pub effort: EffortArgs,
     /// Force the degrees: tp=4,dp=2,ep=8; missing ones are 1, and etp is tp without ep
     #[arg(long, value_name = "DEGREES")]
     pub layout: Option<String>,
@@ -98,9 +178,6 @@ pub struct RequestArgs {
     /// Pin layouts: a file of lines `op-pattern: layout`, such as `*/attn.o: [{dp}, {}, {tp}]`
     #[arg(long, value_name = "FILE")]
     pub pin: Option<PathBuf>,
-    /// Seed of searches that draw at random; the ones above do not
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub seed: u64,
     /// Whose kernels are priced: vllm, sglang, trtllm, tensorrt, shardc
     #[arg(long, value_name = "NAME", default_value = "vllm")]
     pub profile: String,
@@ -140,7 +217,7 @@ pub fn build(args: &RequestArgs, files: &ModelFiles, pins: Option<&Source>) -> O
         load,
         max_len: args.max_len,
         mem_fraction: args.mem_fraction,
-        method: Method::parse(&args.search)?,
+        method: Method::parse(&args.search)?.with_effort(args.effort.effort()?),
         layout: args.layout.as_deref().map(Degrees::parse).transpose()?,
         stages: args.stages.clone(),
         pins: pins.map(|source| source.text.clone()),

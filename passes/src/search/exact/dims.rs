@@ -9,17 +9,17 @@ use shardc_ir::graph::{Func, Value};
 use shardc_ir::rule::{FactorId, Rule};
 
 /// A class of dimensions, by number.
-pub(super) type Class = usize;
+pub(in crate::search) type Class = usize;
 
 /// The classes of all dimensions of a function.
 #[derive(Clone, Debug)]
-pub(super) struct Dims {
+pub(in crate::search) struct Dims {
     first: SecondaryMap<Value, usize>,
     class: Vec<Class>,
 }
 
 /// The one factor that a dimension stands for, factors of one element aside.
-pub(super) fn sole_factor(rule: &Rule, factors: &[FactorId]) -> Option<FactorId> {
+pub(in crate::search) fn sole_factor(rule: &Rule, factors: &[FactorId]) -> Option<FactorId> {
     let mut large = factors.iter().filter(|&&f| rule.factors[f].size.as_fixed() != Some(1));
     match (large.next(), large.next()) {
         (Some(&only), None) => Some(only),

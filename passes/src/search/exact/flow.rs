@@ -326,7 +326,7 @@ pub(super) fn collect(node: &Node, out: &mut Vec<GroupId>) {
 
 /// What is split how in the whole function: nothing of the stream but requests and tokens, no head,
 /// and the hidden width only where a product sums over it.
-fn bans(func: &Func, dims: &Dims, stream: Value) -> Bans {
+pub(in crate::search) fn bans(func: &Func, dims: &Dims, stream: Value) -> Bans {
     let rank = func.ty(stream).rank();
     let mut bans = Bans::default();
     bans.contracted.extend((2..rank).map(|d| dims.class(stream, d)));
@@ -343,7 +343,7 @@ fn bans(func: &Func, dims: &Dims, stream: Value) -> Bans {
 
 /// A group without work that holds `values` split by requests and tokens, the leading dimensions
 /// of `like`.
-fn plain_unit(
+pub(in crate::search) fn plain_unit(
     dims: &Dims,
     bans: &Bans,
     values: &[(Value, &Func)],

@@ -12,11 +12,11 @@ use shardc_ir::types::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A group, by number; groups are numbered in the order in which they run.
-pub(super) type GroupId = usize;
+pub(in crate::search) type GroupId = usize;
 
 /// What a group is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Head {
+pub(in crate::search) enum Head {
     /// Products of one operand with several weights, one kernel.
     Products,
     /// Attention with the caches it writes and reads.
@@ -39,7 +39,7 @@ pub(super) enum Head {
 
 /// The groups of a function.
 #[derive(Clone, Debug)]
-pub(super) struct Groups {
+pub(in crate::search) struct Groups {
     /// Per group its head and its instructions in order.
     pub members: Vec<(Head, Vec<Inst>)>,
     /// The group of each instruction; none for sums with the residual stream and repetitions.
@@ -52,7 +52,7 @@ pub(super) struct Groups {
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Source {
+pub(in crate::search) enum Source {
     /// A group.
     Group(GroupId),
     /// The residual stream.

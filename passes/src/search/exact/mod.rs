@@ -8,9 +8,9 @@
 
 mod axes;
 mod cell;
-mod dims;
-mod flow;
-mod group;
+pub(super) mod dims;
+pub(super) mod flow;
+pub(super) mod group;
 mod joint;
 mod link;
 mod moves;
@@ -21,7 +21,7 @@ mod pick;
 mod solve;
 mod span;
 mod table;
-mod unit;
+pub(super) mod unit;
 
 use super::{Evaluated, Evaluator, Found, Outcome, degrees};
 use cell::Scene;

@@ -16,7 +16,7 @@ use shardc_ir::types::Kind;
 
 /// Something that axes may be put to in a group.
 #[derive(Clone, Debug)]
-pub(super) struct Use {
+pub(in crate::search) struct Use {
     /// The class of dimensions that is split; none where operands are partial sums that pass.
     pub class: Option<Class>,
     /// Extent of the class and the splits that operators allow.
@@ -27,7 +27,7 @@ pub(super) struct Use {
 
 /// A value at the border of a group.
 #[derive(Clone, Debug)]
-pub(super) struct Port {
+pub(in crate::search) struct Port {
     /// The value.
     pub value: Value,
     /// Where it comes from.
@@ -42,7 +42,7 @@ pub(super) struct Port {
 
 /// A group with its uses.
 #[derive(Clone, Debug)]
-pub(super) struct Unit {
+pub(in crate::search) struct Unit {
     pub head: Head,
     pub insts: Vec<Inst>,
     pub uses: Vec<Use>,
@@ -167,7 +167,7 @@ impl Unit {
 
 /// Classes that are not split freely, and that of the requests.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bans {
+pub(in crate::search) struct Bans {
     /// Never split.
     pub whole: Vec<Class>,
     /// Split only where a product sums over them.

@@ -1,0 +1,123 @@
+//! A search under way: its budget, and everything that was evaluated, each plan once.
+
+use super::space::{Genome, Space};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+
+/// An evaluated plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Its repaired genome.
+    pub genome: Genome,
+    /// What it is worth.
+    pub worth: f64,
+}
+
+/// How far a search is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct State {
+    /// Evaluations done.
+    pub done: u64,
+    /// Evaluations allowed.
+    pub budget: u64,
+    /// Worth of the best plan so far; 0 or less where none is possible.
+    pub best: f64,
+}
+
+/// Proposals in a row that bring nothing new after which a search gives up: then it has seen all
+/// that it can reach.
+const STALE: u64 = 5_000;
+
+/// A search under way.
+pub struct Trial<'a> {
+    /// What is searched.
+    pub space: &'a dyn Space,
+    budget: u64,
+    known: BTreeMap<Genome, usize>,
+    history: Vec<Entry>,
+    best: Option<usize>,
+    stale: u64,
+    progress: &'a mut dyn FnMut(&State),
+}
+
+impl<'a> Trial<'a> {
+    /// A search of so many evaluations; `progress` is told after every lot.
+    pub fn new(space: &'a dyn Space, budget: u64, progress: &'a mut dyn FnMut(&State)) -> Self {
+        Trial {
+            space,
+            budget,
+            known: BTreeMap::new(),
+            history: Vec::new(),
+            best: None,
+            stale: 0,
+            progress,
+        }
+    }
+
+    /// Whether nothing more may be evaluated, or nothing new is proposed.
+    pub fn done(&self) -> bool {
+        self.spent() >= self.budget || self.stale >= STALE
+    }
+
+    /// Evaluations so far.
+    pub fn spent(&self) -> u64 {
+        self.history.len() as u64
+    }
+
+    /// Evaluations allowed.
+    pub fn budget(&self) -> u64 {
+        self.budget
+    }
+
+    /// Everything evaluated, in order.
+    pub fn history(&self) -> &[Entry] {
+        &self.history
+    }
+
+    /// The best plan so far, the first of equals.
+    pub fn best(&self) -> Option<&Entry> {
+        self.best.map(|i| &self.history[i])
+    }
+
+    /// Whether the plan of a genome was evaluated.
+    pub fn knows(&self, genome: &Genome) -> bool {
+        let mut genome = genome.clone();
+        self.space.repair(&mut genome);
+        self.known.contains_key(&genome)
+    }
+
+    /// Evaluates plans, those not known yet in parallel; in order, what each comes to. Once the
+    /// budget is spent the rest is left out.
+    pub fn ask(&mut self, genomes: &[Genome]) -> Vec<Entry> {
+        let mut wanted: Vec<Genome> = genomes.to_vec();
+        wanted.iter_mut().for_each(|g| self.space.repair(g));
+        let mut new: Vec<&Genome> = Vec::new();
+        for genome in &wanted {
+            if !self.known.contains_key(genome) && !new.contains(&genome) {
+                new.push(genome);
+            }
+        }
+        new.truncate((self.budget - self.spent()) as usize);
+        self.stale = if new.is_empty() { self.stale + wanted.len() as u64 } else { 0 };
+        let worths: Vec<f64> = new.par_iter().map(|g| self.space.worth(g)).collect();
+        let new: Vec<Genome> = new.into_iter().cloned().collect();
+        for (genome, worth) in new.into_iter().zip(worths) {
+            let at = self.history.len();
+            if self.best.is_none_or(|b| worth > self.history[b].worth) {
+                self.best = Some(at);
+            }
+            self.known.insert(genome.clone(), at);
+            self.history.push(Entry { genome, worth });
+        }
+        let best = self.best().map_or(0.0, |b| b.worth);
+        let state = State { done: self.spent(), budget: self.budget, best };
+        (self.progress)(&state);
+        let found = wanted.iter().filter_map(|g| self.known.get(g));
+        found.map(|&i| self.history[i].clone()).collect()
+    }
+
+    /// Evaluates one plan; none once the budget is spent.
+    pub fn ask_one(&mut self, genome: &Genome) -> Option<Entry> {
+        self.ask(std::slice::from_ref(genome)).pop()
+    }
+}

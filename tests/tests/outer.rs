@@ -1,0 +1,224 @@
+//! Searches over whole plans: never an illegal plan, the same for a seed, the best where all can be tried.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops where the compiler is wrong")]
+
+use shardc::facade::{Model, ModelRequest, Programs, Request, read_model};
+use shardc_cost::machine;
+use shardc_cost::serving::Load;
+use shardc_passes::search::outer::{
+    Dice, Entry, Gene, Genome, LayoutSpace, Moves, Settings, Space, State, Trial, Way, drawn, gene,
+    run_way,
+};
+use shardc_passes::search::{Evaluator, legal_degrees};
+use shardc_passes::strategy::megatron::Phase;
+use shardc_verify::{Program, verify};
+use std::collections::BTreeSet;
+
+const WAYS: [Way; 6] =
+    [Way::Random, Way::Annealing, Way::Genetic, Way::Swarm, Way::Steepest, Way::Bottleneck];
+
+fn request(path: &str, cluster: &str) -> (Request, Model) {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let config = std::fs::read_to_string(root.join("examples").join(path)).unwrap();
+    let load = Load::new(1024, 256);
+    let request = Request { load, ..Request::new(&config, machine::preset(cluster).unwrap()) };
+    let model = read_model(&ModelRequest { config, ..ModelRequest::default() }).unwrap();
+    (request, model)
+}
+
+fn with_space<T>(
+    path: &str,
+    cluster: &str,
+    check: impl FnOnce(&Evaluator<'_>, &LayoutSpace<'_>) -> T,
+) -> T {
+    let (request, model) = request(path, cluster);
+    let programs = Programs::of(&model).unwrap();
+    let evaluator = programs.evaluator(&request, &request.cluster, None);
+    let space = LayoutSpace::new(&evaluator);
+    check(&evaluator, &space)
+}
+
+fn search(space: &dyn Space, way: Way, moves: Moves, seed: u64, budget: u64) -> Vec<Entry> {
+    let mut nothing = |_: &State| {};
+    let mut trial = Trial::new(space, budget, &mut nothing);
+    run_way(way, &mut trial, &Settings { moves, seed, start: Vec::new() });
+    trial.history().to_vec()
+}
+
+const MODELS: [(&str, &str); 5] = [
+    ("models/meta-llama__Meta-Llama-3.1-70B.json", "h100x8x2"),
+    ("models/mistralai__Mixtral-8x7B-v0.1.json", "h100x8x4"),
+    ("models/deepseek-ai__DeepSeek-V3.json", "h100x8x4"),
+    ("models/Qwen__Qwen3-235B-A22B-FP8.json", "h100x8x2"),
+    ("models/openai__gpt-oss-120b.json", "h100x8"),
+];
+
+#[test]
+fn every_draw_is_a_legal_plan() {
+    for (path, cluster) in MODELS {
+        with_space(path, cluster, |_, space| {
+            let mut dice = Dice::new(7);
+            for i in 0..24 {
+                let mut genome = drawn(space, &mut dice, i % 2 == 1);
+                space.repair(&mut genome);
+                let mut again = genome.clone();
+                space.repair(&mut again);
+                assert_eq!(again, genome, "{path}: repairing twice changes a genome");
+                if let Err(refusal) = space.plan(&genome) {
+                    panic!("{path}: {refusal}\n{genome:?}");
+                }
+            }
+        });
+    }
+}
+
+/// What is drawn computes what the model computes.
+#[test]
+fn every_draw_computes_the_model() {
+    let models = [
+        "golden/llama-tiny",
+        "golden/mixtral-tiny",
+        "golden/deepseek_v3-tiny",
+        "golden/gpt_oss-tiny",
+    ];
+    for model in models {
+        with_space(&format!("{model}/config.json"), "h100x8x2", |evaluator, space| {
+            let mut dice = Dice::new(11);
+            let mut checked = 0;
+            for i in 0..6 {
+                let mut genome = drawn(space, &mut dice, i % 2 == 1);
+                space.repair(&mut genome);
+                let Ok(plan) = space.plan(&genome).unwrap() else { continue };
+                let mut programs = shardc_verify::Programs { prefill: vec![], decode: vec![] };
+                evaluator
+                    .lower_plan(&plan, &mut |phase, pass, module| {
+                        let program = Program { pass: pass.to_string(), module: module.clone() };
+                        match phase {
+                            Phase::Prefill => programs.prefill.push(program),
+                            Phase::Decode => programs.decode.push(program),
+                        }
+                    })
+                    .unwrap();
+                if let Err(problem) = verify(&programs, 1) {
+                    panic!("{model}: {problem} {:?}\n{genome:?}", problem.notes);
+                }
+                checked += 1;
+            }
+            assert!(checked >= 3, "{model}: {checked} of 6 draws can be served");
+        });
+    }
+}
+
+#[test]
+fn tuples_of_degrees_are_points_of_the_space() {
+    with_space("models/mistralai__Mixtral-8x7B-v0.1.json", "h100x8", |evaluator, space| {
+        let mut seen = 0;
+        for degrees in legal_degrees(evaluator.facts(), evaluator.devices()) {
+            let Ok(plain) = evaluator.evaluate(&degrees).unwrap() else { continue };
+            let genomes = space.of_degrees(&degrees);
+            let reached = genomes.iter().map(|g| space.worth(g)).fold(0.0, f64::max);
+            let ratio = reached / plain.serving.tokens_per_s_per_device;
+            // Degrees let propagation choose some layouts that a schedule has to say.
+            assert!(ratio > 0.9, "{degrees}: {ratio} of what the degrees reach");
+            seen += u32::from(ratio > 0.999);
+        }
+        assert!(seen >= 30, "{seen} tuples are reached as they are");
+    });
+}
+
+#[test]
+fn a_seed_gives_the_same_search_again() {
+    with_space("models/mistralai__Mixtral-8x7B-v0.1.json", "h100x8", |_, space| {
+        for way in WAYS {
+            for moves in [Moves::Single, Moves::Block] {
+                let first = search(space, way, moves, 3, 40);
+                assert_eq!(first, search(space, way, moves, 3, 40), "{way:?}");
+                assert_ne!(first, search(space, way, moves, 4, 40), "{way:?}");
+                let plans: BTreeSet<&Genome> = first.iter().map(|e| &e.genome).collect();
+                assert_eq!(plans.len(), 40, "{way:?} evaluates a plan twice, or stops early");
+            }
+        }
+    });
+}
+
+/// A space of which only some genes are open.
+struct Part<'s> {
+    whole: &'s LayoutSpace<'s>,
+    genes: Vec<Gene>,
+    open: Vec<usize>,
+    rest: Genome,
+}
+
+impl Part<'_> {
+    fn full(&self, genome: &Genome) -> Genome {
+        let mut full = self.rest.clone();
+        self.open.iter().zip(genome).for_each(|(&at, &choice)| full[at] = choice);
+        self.whole.repair(&mut full);
+        full
+    }
+}
+
+impl Space for Part<'_> {
+    fn genes(&self) -> &[Gene] {
+        &self.genes
+    }
+
+    fn blocks(&self) -> usize {
+        self.whole.blocks()
+    }
+
+    fn tuples(&self) -> usize {
+        self.whole.tuples()
+    }
+
+    fn redraw(&self, genome: &mut Genome, block: usize, tuple: usize) {
+        let mut full = self.full(genome);
+        self.whole.redraw(&mut full, block, tuple);
+        self.open.iter().zip(genome).for_each(|(&at, choice)| *choice = full[at]);
+    }
+
+    fn repair(&self, _: &mut Genome) {}
+
+    fn worth(&self, genome: &Genome) -> f64 {
+        self.whole.worth(&self.full(genome))
+    }
+
+    fn dearest(&self, genome: &Genome) -> Vec<usize> {
+        let order = self.whole.dearest(&self.full(genome)).into_iter();
+        order.filter_map(|at| self.open.iter().position(|&o| o == at)).collect()
+    }
+}
+
+/// Every search finds the best of a space that is small enough to try all of it.
+#[test]
+fn a_small_space_is_searched_to_its_best() {
+    with_space("models/meta-llama__Meta-Llama-3.1-8B.json", "h100x8", |_, whole| {
+        let marks = [gene::STREAM, gene::OUTPUT, gene::FFN_UP];
+        let inner = |g: &Gene| g.place == 0.0 && marks.contains(&g.mark);
+        let open: Vec<usize> =
+            (0..whole.genes().len()).filter(|&at| inner(&whole.genes()[at])).collect();
+        let genes: Vec<Gene> = open.iter().map(|&at| whole.genes()[at].clone()).collect();
+        let mut rest = vec![0; whole.genes().len()];
+        whole.redraw(&mut rest, 0, 0);
+        whole.redraw(&mut rest, 2, 0);
+        let part = Part { whole, genes, open, rest };
+        let mut all: Vec<Genome> = vec![Vec::new()];
+        for gene in &part.genes {
+            let longer = |g: &Genome| {
+                let choices = 0..gene.choices.len() as u8;
+                choices.map(|c| [g.clone(), vec![c]].concat()).collect::<Vec<_>>()
+            };
+            all = all.iter().flat_map(longer).collect();
+        }
+        assert!((50..400).contains(&all.len()), "{} plans", all.len());
+        let best = all.iter().map(|g| part.worth(g)).fold(f64::MIN, f64::max);
+        assert!(best > 0.0);
+        for way in WAYS {
+            for moves in [Moves::Single, Moves::Block] {
+                let found = search(&part, way, moves, 1, all.len() as u64);
+                let reached = found.iter().map(|e| e.worth).fold(f64::MIN, f64::max);
+                assert_eq!(reached, best, "{way:?} {moves:?} after {}", found.len());
+            }
+        }
+    });
+}
