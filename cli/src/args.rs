@@ -1,8 +1,8 @@
 //! The command line as types. Each command's own flags stand with the command.
 
 use crate::commands::{
-    bench, clusters, compile, completions, cost, degrees, diff, evaluate, explain, families, ops,
-    opt, passes, reshard, run, simulate, verify,
+    bench, check, clusters, compile, completions, cost, degrees, diff, evaluate, explain, families,
+    ops, opt, passes, reshard, run, simulate, verify,
 };
 use crate::failure::{InSource, Outcome};
 use crate::input::{ModelFiles, Source};
@@ -58,6 +58,8 @@ pub enum Command {
     Simulate(Box<simulate::SimulateArgs>),
     /// Hold the programs of a plan against its model, run at reduced sizes
     Verify(verify::VerifyArgs),
+    /// Check the launch plans of a plan: memory, events, order of collectives
+    Check(check::CheckArgs),
     /// Run a plan's programs with the weights of a checkpoint, on simulated devices
     Run(run::RunArgs),
     /// Run passes on a program of the IR and print what they leave: the pass workbench
@@ -86,6 +88,7 @@ impl Command {
             Command::Simulate(args) => args.json,
             Command::Passes(args) => args.json,
             Command::Verify(args) => args.json,
+            Command::Check(args) => args.json,
             Command::Run(args) => args.json,
             Command::Evaluate(_)
             | Command::Opt(_)

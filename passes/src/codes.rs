@@ -21,6 +21,8 @@ codes! {
     PIN_OF_OTHER_RANK = "S108", User, "a pin has more or fewer dimensions than the values of its name";
     /// Two pins contradict each other.
     PINS_DISAGREE = "S109", User, "two pins give one value different layouts";
+    /// A local program does what no launch plan can say.
+    NOT_LAUNCHABLE = "S110", User, "a local program uses values in a way that no launch plan can say";
     /// No plan fits.
     INFEASIBLE = "S201", Infeasible, "no plan satisfies the constraints";
     /// No such search.

@@ -12,6 +12,7 @@ pub mod edits;
 pub mod evaluate;
 pub mod explain;
 pub mod insert_reshards;
+pub mod launch;
 pub mod localize;
 pub mod optimize_collectives;
 pub mod pipeline;

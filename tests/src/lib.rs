@@ -5,6 +5,7 @@
 //! to add one and how to accept snapshots.
 
 pub mod checkpoint;
+pub mod damage;
 pub mod golden;
 pub mod program;
 pub mod random;

@@ -16,13 +16,14 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("interp", Some(&["shardc-ir"])),
     ("runtime", Some(&["shardc-ir"])),
     ("verify", Some(&["shardc-ir", "shardc-interp", "shardc-passes"])),
+    ("check", Some(&["shardc-ir"])),
     ("cli", None),
     ("tests", None),
     ("examples", None),
 ];
 
 /// Crates whose sources do no I/O and read no clocks.
-const PURE: [&str; 6] = ["ir", "frontend", "cost", "passes", "interp", "verify"];
+const PURE: [&str; 7] = ["ir", "frontend", "cost", "passes", "interp", "verify", "check"];
 
 /// What such sources would need for it.
 const IMPURE: [&str; 6] =

@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub mod bench;
+pub mod check;
 pub mod clusters;
 pub mod compile;
 pub mod completions;
@@ -40,6 +41,7 @@ pub fn run(command: &Command) -> Outcome {
         Command::Passes(args) => passes::run(args),
         Command::Simulate(args) => simulate::run(args),
         Command::Verify(args) => verify::run(args),
+        Command::Check(args) => check::run(args),
         Command::Run(args) => run::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Completions(args) => completions::run(args),

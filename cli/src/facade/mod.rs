@@ -14,6 +14,7 @@
 mod alternatives;
 mod check;
 mod exchange;
+mod launch;
 mod plan;
 pub mod pricing;
 pub mod service;
@@ -21,6 +22,7 @@ mod sources;
 mod weights;
 
 pub use exchange::Exchange;
+pub use launch::launch_plans;
 pub use plan::{PhasePlan, Plan, Programs, plan, plan_fewest};
 pub use sources::ServiceErrors;
 pub use weights::sources;

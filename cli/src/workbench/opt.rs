@@ -4,10 +4,12 @@ use super::codes;
 use clap::Parser;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::graph::Module;
+use shardc_ir::launch::LaunchPlan;
 use shardc_ir::nearest::nearest;
 use shardc_ir::text::{listing, parse, print};
 use shardc_ir::verify::verify_text;
 use shardc_passes::codes::BROKEN_BY_PASS;
+use shardc_passes::launch::{PhaseProgram, lower};
 use shardc_passes::propagate_shardings::Provenance;
 use shardc_passes::registry::{Event, Options, Run, resolve, run_passes};
 
@@ -142,7 +144,8 @@ pub fn optimise(
     flags: &OptFlags,
     log: &mut dyn FnMut(&str),
 ) -> Result<Done, Stopped> {
-    let passes = resolve(&flags.passes)?;
+    let (list, launched) = without_launch(&flags.passes);
+    let passes = resolve(list)?;
     let (module, spans) = parse(source).into_result()?;
     let mut module = verify_text(module, &spans)?.into_inner();
     let run = flags.run(&module)?;
@@ -155,8 +158,37 @@ pub fn optimise(
         show(flags, event, log);
     });
     done.map_err(|problem| broken(*problem, &module, last))?;
+    if launched {
+        return launch(&module, flags);
+    }
     Ok(Done { text: print(&module), edits })
 }
+
+/// The passes of a list, and whether `launch` ends it, which leaves no program but a launch plan.
+fn without_launch(list: &str) -> (&str, bool) {
+    match list.trim_end().rsplit_once(',') {
+        Some((passes, last)) if last.trim() == LAUNCH => (passes, true),
+        None if list.trim() == LAUNCH => ("", true),
+        _ => (list, false),
+    }
+}
+
+/// The launch plan of a local program, checked where flags ask for checks.
+fn launch(module: &Module, flags: &OptFlags) -> Result<Done, Stopped> {
+    let sizes: Vec<(&str, u64)> = flags.sizes.iter().map(|(n, v)| (n.as_str(), *v)).collect();
+    let (max, held) = (module.bind(&sizes), module.bind(&sizes));
+    let phase = PhaseProgram { name: "step", module, file: "program.sir", max, held };
+    let plans = lower(&[phase])?;
+    let steps = plans.iter().flat_map(|p| &p.routines).map(|r| r.steps.len() as u64).sum();
+    for plan in plans.iter().filter(|_| flags.verify_each) {
+        shardc_check::launch::check(plan, module)?;
+    }
+    let text = plans.iter().map(LaunchPlan::to_text).collect();
+    Ok(Done { text, edits: vec![(LAUNCH, steps)] })
+}
+
+/// Ends a list of passes to print the launch plan of the program.
+const LAUNCH: &str = "launch";
 
 /// A problem that stopped `pass`; of a program that it broke, with what the verifier finds in it.
 fn broken(problem: Diagnostic, module: &Module, pass: &str) -> Stopped {

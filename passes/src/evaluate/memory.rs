@@ -1,9 +1,15 @@
 //! Bytes of one device: weights, caches and the peak of live activations.
+//!
+//! What lives when is read off the steps that the launch plan has, so that a plan's figure is what
+//! its buffers come to.
 
+use crate::launch::homes::Homes;
+use crate::launch::outline::{Doing, Span, is_scratch, outline, root_uses, uses};
 use shardc_ir::dim::Bindings;
-use shardc_ir::entity::SecondaryMap;
-use shardc_ir::graph::{Func, FuncKind, Module, Value};
-use shardc_ir::ops::{Family, Op};
+use shardc_ir::graph::{Func, FuncKind, Module};
+use shardc_ir::launch::storage;
+use shardc_ir::layout::Layout;
+use shardc_ir::ops::Op;
 use shardc_ir::types::{Kind, Type};
 use std::collections::BTreeMap;
 
@@ -20,15 +26,29 @@ pub struct StageMemory {
 
 /// Memory of a local module, stage by stage.
 #[derive(Clone, Debug)]
-pub struct MemoryModel<'a> {
-    module: &'a Module,
+pub struct MemoryModel {
+    /// Of every function, in order.
+    lives: Vec<Lives>,
     /// Per pipeline stage.
     pub stages: Vec<StageMemory>,
 }
 
-impl<'a> MemoryModel<'a> {
+/// What lives in the steps of a function.
+#[derive(Clone, Debug)]
+struct Lives {
+    /// Name of a layer function; `None` of a program.
+    layer: Option<String>,
+    /// Number of steps.
+    steps: usize,
+    /// Buffers of its own, with the steps in which they live.
+    buffers: Vec<(Type, Option<Layout>, Span)>,
+    /// Steps that repeat layers, with the names of these.
+    repeats: Vec<(usize, Vec<String>)>,
+}
+
+impl MemoryModel {
     /// Reads a local module.
-    pub fn of(module: &'a Module) -> Self {
+    pub fn of(module: &Module) -> Self {
         let stage = |(program, func): (usize, &Func)| {
             let of = |kind: Kind| {
                 let params = func.params.iter().map(|&v| func.ty(v));
@@ -38,7 +58,10 @@ impl<'a> MemoryModel<'a> {
         };
         let programs =
             module.funcs.values().enumerate().filter(|(_, f)| f.kind == FuncKind::Program);
-        MemoryModel { module, stages: programs.map(stage).collect() }
+        MemoryModel {
+            lives: module.funcs.values().map(Lives::of).collect(),
+            stages: programs.map(stage).collect(),
+        }
     }
 
     /// Weight bytes of a stage.
@@ -53,56 +76,61 @@ impl<'a> MemoryModel<'a> {
 
     /// Largest sum of live activations of a stage, layer functions included.
     pub fn activations(&self, stage: usize, bind: &Bindings) -> u64 {
-        let peaks = self.layer_peaks(bind);
-        self.stage_peak(&self.stages[stage], bind, &peaks)
+        self.all_activations(bind).get(stage).copied().unwrap_or(0)
     }
 
     /// The same of every stage.
     pub fn all_activations(&self, bind: &Bindings) -> Vec<u64> {
-        let peaks = self.layer_peaks(bind);
-        self.stages.iter().map(|stage| self.stage_peak(stage, bind, &peaks)).collect()
-    }
-
-    fn stage_peak(
-        &self,
-        stage: &StageMemory,
-        bind: &Bindings,
-        peaks: &BTreeMap<String, u64>,
-    ) -> u64 {
-        let program = self.module.funcs.values().nth(stage.program);
-        program.map_or(0, |f| self.peak(f, bind, peaks))
-    }
-
-    /// Peaks of the layer functions by name.
-    fn layer_peaks(&self, bind: &Bindings) -> BTreeMap<String, u64> {
-        let mut peaks: BTreeMap<String, u64> = BTreeMap::new();
-        for func in self.module.funcs.values().filter(|f| f.kind == FuncKind::Func) {
-            let peak = self.peak(func, bind, &peaks);
-            peaks.insert(func.name.clone(), peak);
+        let mut peaks: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut of_programs = BTreeMap::new();
+        for (at, lives) in self.lives.iter().enumerate() {
+            let peak = lives.peak(bind, &peaks);
+            match &lives.layer {
+                Some(name) => drop(peaks.insert(name, peak)),
+                None => drop(of_programs.insert(at, peak)),
+            }
         }
-        peaks
+        let of_stage = |s: &StageMemory| of_programs.get(&s.program).copied().unwrap_or(0);
+        self.stages.iter().map(of_stage).collect()
+    }
+}
+
+impl Lives {
+    fn of(func: &Func) -> Self {
+        let homes = Homes::of(func);
+        let steps = outline(func, &homes);
+        let all = root_uses(&homes, &uses(func, &steps));
+        let own = all.into_iter().filter(|(root, _)| is_scratch(func, &homes, *root));
+        let buffer = |(root, span)| (func.ty(root).clone(), func.layout(root).cloned(), span);
+        let layers = |(at, line): (usize, &crate::launch::outline::Outline)| {
+            let inst = func.body.get(line.at).filter(|_| line.doing == Doing::Instruction)?;
+            let Op::Repeat(repeat) = &func.insts[*inst].op else { return None };
+            Some((at, repeat.distinct().iter().map(|(name, _)| name.to_string()).collect()))
+        };
+        Lives {
+            layer: (func.kind == FuncKind::Func).then(|| func.name.clone()),
+            steps: steps.len(),
+            buffers: own.map(buffer).collect(),
+            repeats: steps.iter().enumerate().filter_map(layers).collect(),
+        }
     }
 
-    /// Peak of live bytes in one function, `repeat` counted at its layers' peak.
-    fn peak(&self, func: &Func, bind: &Bindings, peaks: &BTreeMap<String, u64>) -> u64 {
-        let owner = storage(func);
-        let dying = dying(func, &owner);
-        let size = |v: Value| if owner[v].is_some() { 0 } else { activation_bytes(func, v, bind) };
-        let mut live: u64 = func.params.iter().map(|&v| size(v)).fold(0, u64::saturating_add);
-        let mut peak = live;
-        for (at, &inst) in func.body.iter().enumerate() {
-            let data = &func.insts[inst];
-            let results = data.results.iter().map(|&v| size(v)).fold(0, u64::saturating_add);
-            let inner = match &data.op {
-                Op::Repeat(repeat) => {
-                    repeat.distinct().iter().filter_map(|(n, _)| peaks.get(*n)).copied().max()
-                }
-                _ => None,
-            };
-            live = live.saturating_add(results);
-            peak = peak.max(live.saturating_add(inner.unwrap_or(0)));
-            let freed = dying[at].iter().map(|&v| size(v)).fold(0, u64::saturating_add);
-            live = live.saturating_sub(freed);
+    /// Most bytes that live in one step, `repeat` counted with the most of its layers.
+    fn peak(&self, bind: &Bindings, layers: &BTreeMap<&str, u64>) -> u64 {
+        let mut born = vec![0u64; self.steps + 1];
+        let mut dying = vec![0u64; self.steps + 1];
+        for (ty, layout, [first, last]) in &self.buffers {
+            let bytes = storage::bytes(ty, layout.as_ref(), bind);
+            born[*first] = born[*first].saturating_add(bytes);
+            dying[last + 1] = dying[last + 1].saturating_add(bytes);
+        }
+        let (mut live, mut peak) = (0u64, 0u64);
+        for at in 0..self.steps {
+            live = live.saturating_sub(dying[at]).saturating_add(born[at]);
+            let repeated = self.repeats.iter().filter(|(step, _)| *step == at);
+            let names = repeated.flat_map(|(_, names)| names);
+            let inner = names.filter_map(|n| layers.get(n.as_str())).copied().max().unwrap_or(0);
+            peak = peak.max(live.saturating_add(inner));
         }
         peak
     }
@@ -110,52 +138,4 @@ impl<'a> MemoryModel<'a> {
 
 fn sum(types: &[Type], bind: &Bindings) -> u64 {
     types.iter().map(|t| t.bytes(bind)).fold(0, u64::saturating_add)
-}
-
-fn activation_bytes(func: &Func, value: Value, bind: &Bindings) -> u64 {
-    let ty = func.ty(value);
-    match ty.kind {
-        Kind::Weight | Kind::Cache => 0,
-        Kind::Tensor | Kind::Routed { .. } => ty.bytes(bind),
-    }
-}
-
-/// Values that are views of others: the value whose storage they share.
-fn storage(func: &Func) -> SecondaryMap<Value, Option<Value>> {
-    let mut owner: SecondaryMap<Value, Option<Value>> = SecondaryMap::default();
-    for &inst in &func.body {
-        let data = &func.insts[inst];
-        let view =
-            matches!(data.op, Op::KvRead(_) | Op::Reshape(_) | Op::Slice(_) | Op::Constraint(_));
-        let in_place = match data.op.info().family {
-            Family::Elementwise => data.operands.len() == 1,
-            _ => false,
-        };
-        if let (true, Some(&operand)) = (view || in_place, data.operands.first()) {
-            let root = owner[operand].unwrap_or(operand);
-            data.results.iter().for_each(|&r| owner[r] = Some(root));
-        }
-    }
-    owner
-}
-
-/// Per instruction, the values whose storage no later instruction uses; returned values live on.
-fn dying(func: &Func, owner: &SecondaryMap<Value, Option<Value>>) -> Vec<Vec<Value>> {
-    let mut last: SecondaryMap<Value, Option<usize>> = SecondaryMap::default();
-    for (at, &inst) in func.body.iter().enumerate() {
-        let data = &func.insts[inst];
-        for &value in data.operands.iter().chain(&data.results) {
-            last[owner[value].unwrap_or(value)] = Some(at);
-        }
-    }
-    for &value in &func.returns {
-        last[owner[value].unwrap_or(value)] = None;
-    }
-    let mut out = vec![Vec::new(); func.body.len()];
-    for value in func.values.keys() {
-        if let Some(at) = last[value] {
-            out[at].push(value);
-        }
-    }
-    out
 }

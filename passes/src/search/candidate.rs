@@ -20,7 +20,7 @@ use std::cmp::Ordering;
 
 /// Scratch space of kernels, bytes: split-KV partial results, GEMM workspaces. A guess that engines'
 /// defaults (32 to 256 MiB) bracket.
-pub(super) const WORKSPACE_BYTES: u64 = 128 << 20;
+pub const WORKSPACE_BYTES: u64 = 128 << 20;
 
 /// Evaluates plans of one model on one cluster under one load.
 #[derive(Debug)]

@@ -11,7 +11,9 @@ pub mod outer;
 mod prune;
 mod ready;
 
-pub use candidate::{Evaluated, Evaluator, Lowered, Refusal, Ways, best, bindings};
+pub use candidate::{
+    Evaluated, Evaluator, Lowered, Refusal, WORKSPACE_BYTES, Ways, best, bindings,
+};
 pub use exact::{BANS, Proof};
 pub use headline::Headline;
 pub use infeasible::{Asked, Requests, explain as explain_infeasible};

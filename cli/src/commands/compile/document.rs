@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use shardc::facade::{self, Exchange, PhasePlan, Plan, Request};
 use shardc_cost::memory::Memory;
 use shardc_frontend::spec::ModelSpec;
+use shardc_ir::diag::Result;
 use shardc_ir::dim::Bindings;
 use shardc_ir::graph::{Func, FuncKind, Module};
 use shardc_ir::mesh::AxisRef;
@@ -75,8 +76,10 @@ impl Document<'_> {
     }
 
     /// Every file of the plan's directory: path and text, in order.
-    pub fn files(&self) -> Vec<(String, String)> {
-        let mut files = Vec::new();
+    ///
+    /// Errors: a program that no launch plan can say.
+    pub fn files(&self) -> Result<Vec<(String, String)>> {
+        let (mut files, mut programs) = (Vec::new(), Vec::new());
         for phase in &self.plan.phases {
             let mut last = String::new();
             for (i, (pass, module)) in phase.dumps.iter().enumerate() {
@@ -87,12 +90,16 @@ impl Document<'_> {
                     last = text;
                 }
             }
+            programs.extend(files.last().map(|(name, _): &(String, String)| name.clone()));
+        }
+        for plan in facade::launch_plans(self.request, self.plan, &programs)? {
+            files.push((format!("launch/{}.json", plan.phase), plan.to_text()));
         }
         files.insert(0, ("weights.json".to_string(), weights(&self.plan.model.published)));
         let mut names = vec!["plan.json".to_string()];
         names.extend(files.iter().map(|(name, _)| name.clone()));
         files.insert(0, ("plan.json".to_string(), format!("{:#}\n", self.full(&names))));
-        files
+        Ok(files)
     }
 
     /// The text of `plan.json`; no path but those inside the directory is in it.

@@ -44,7 +44,7 @@ pub fn run(args: &CompileArgs) -> Outcome {
     let (request, plan) = compiled(&args.request)?;
     let document = document::Document { plan: &plan, request: &request, args: &args.request };
     let written = match &args.out {
-        Some(out) => directory::write(out, &document.files())?,
+        Some(out) => directory::write(out, &document.files()?)?,
         None => Vec::new(),
     };
     output::print(&match args.json {
