@@ -39,8 +39,6 @@ shardc_ir::codes! {
     STUCK = "U136", User, "a simulation has a step without end, or runs out of time or numbers";
     /// A drawing failed.
     DRAWING = "X902", Internal, "a drawing failed";
-    /// Tokens of a run make no sense.
-    TOKENS = "U160", User, "the tokens of a run make no sense";
     /// A model is too large for simulated devices.
     TOO_LARGE_TO_RUN = "U161", User, "a model is too large to run on simulated devices";
     /// A table is not one of named columns.

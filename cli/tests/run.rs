@@ -38,16 +38,19 @@ fn numbers(bytes: &[u8], name: &str) -> (Vec<usize>, Vec<f32>) {
     (view.shape().to_vec(), numbers)
 }
 
-fn equal(test: &str, model: &str, gpus: &str, layout: &str) {
+fn equal(test: &str, model: &str, gpus: &str, layout: &str, more: &[&str]) {
     let directory = plan(test, model, gpus, layout);
     let file = format!("{}/golden.safetensors", golden(model));
     let logits = directory.with_file_name("logits.safetensors").display().to_string();
-    let run = run(&directory, model, &["--tokens-file", &file, "--logits", &logits]);
+    let asked = ["--tokens-file", &file, "--logits", &logits];
+    let run = run(&directory, model, &[&asked, more].concat());
     assert_eq!(run.code, 0, "{}", run.stderr);
     let (wanted, got) = (fs::read(&file).unwrap(), fs::read(&logits).unwrap());
     let facts = fs::read_to_string(format!("{}/golden.json", golden(model))).unwrap();
     let facts: serde_json::Value = serde_json::from_str(&facts).unwrap();
-    let atol = facts["tolerance"]["float32"]["logits_atol"].as_f64().unwrap() as f32;
+    let tolerances = &facts["tolerance"];
+    let tolerance = tolerances.get("bfloat16").unwrap_or(&tolerances["float32"]);
+    let atol = tolerance["logits_atol"].as_f64().unwrap() as f32;
     for name in ["logits_prefill", "logits_decode"] {
         let (wanted, got) = (numbers(&wanted, name), numbers(&got, name));
         assert_eq!(wanted.0, got.0, "{name}");
@@ -58,9 +61,38 @@ fn equal(test: &str, model: &str, gpus: &str, layout: &str) {
 
 #[test]
 fn logits_are_those_of_transformers() {
-    equal("run-dense", "qwen2-tiny", "4", "tp=2,pp=2");
-    equal("run-experts", "mixtral-tiny", "6", "tp=2,dp=3,ep=6");
-    equal("run-latent", "deepseek_v3-tiny", "8", "tp=2,cp=2,dp=2,ep=4");
+    equal("run-dense", "qwen2-tiny", "4", "tp=2,pp=2", &[]);
+    equal("run-stored", "llama-bf16-tiny", "2", "tp=2", &["--ranks", "2"]);
+    equal("run-experts", "mixtral-tiny", "6", "tp=2,dp=3,ep=6", &[]);
+    equal("run-latent", "deepseek_v3-tiny", "8", "tp=2,cp=2,dp=2,ep=4", &[]);
+    let simulated = ["--device", "simulated"];
+    equal("run-simulated", "mixtral-tiny", "6", "tp=2,dp=3,ep=6", &simulated);
+}
+
+#[test]
+fn drawn_tokens_follow_from_the_seed() {
+    let asked = ["--tokens", "5,6,7", "--decode", "6", "--json"];
+    let tokens = |gpus: &str, layout: &str, more: &[&str]| {
+        let directory = plan(&format!("run-drawn-{gpus}"), "llama-tiny", gpus, layout);
+        let run = run(&directory, "llama-tiny", &[&asked, more].concat());
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        run.json()["tokens"].clone()
+    };
+    let one = tokens("1", "tp=1", &["--temperature", "1.5", "--seed", "3", "--top-p", "0.9"]);
+    assert_eq!(
+        one,
+        tokens("2", "tp=2", &["--temperature", "1.5", "--seed", "3", "--top-p", "0.9"]),
+        "split vocabulary"
+    );
+    let simulated =
+        ["--temperature", "1.5", "--seed", "3", "--top-p", "0.9", "--device", "simulated"];
+    assert_eq!(one, tokens("2", "tp=2", &simulated), "in f64");
+    assert_ne!(
+        one,
+        tokens("1", "tp=1", &["--temperature", "1.5", "--seed", "4", "--top-p", "0.9"])
+    );
+    let greedy = tokens("1", "tp=1", &["--temperature", "2", "--top-k", "1"]);
+    assert_eq!(greedy, tokens("1", "tp=1", &["--temperature", "0"]));
 }
 
 #[test]
@@ -84,10 +116,13 @@ fn what_does_not_fit_is_refused() {
         assert_ne!(run.code, 0);
         run.json()["error"]["code"].as_str().unwrap().to_string()
     };
-    assert_eq!(code("llama-tiny", &["--tokens", "1,9999"]), "U160");
-    assert_eq!(code("llama-tiny", &["--tokens-file", "/nowhere"]), "U002");
+    assert_eq!(code("llama-tiny", &["--tokens", "1,9999"]), "W108");
+    assert_eq!(code("llama-tiny", &["--tokens-file", "/nowhere"]), "W112");
     assert_eq!(code("qwen3-tiny", &["--tokens", "1"]), "W004");
     assert_eq!(code("mixtral-tiny", &["--tokens", "1"]), "W004");
+    assert_eq!(code("llama-tiny", &["--tokens", "1", "--ranks", "3"]), "U006");
+    assert_eq!(code("llama-tiny", &["--tokens", "1", "--decode", "999"]), "W108");
+    assert_eq!(code("llama-tiny", &["--tokens", "1", "--top-p", "0"]), "W108");
     let logits = directory.join("absent/logits.safetensors").display().to_string();
-    assert_eq!(code("llama-tiny", &["--tokens", "1", "--logits", &logits]), "U005");
+    assert_eq!(code("llama-tiny", &["--tokens", "1", "--logits", &logits]), "W113");
 }

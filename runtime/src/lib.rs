@@ -5,7 +5,13 @@
 //! stored numbers of one rank.
 
 pub mod codes;
+pub mod comm;
+pub mod exec;
+pub mod front;
 pub mod kernels;
 pub mod number;
 pub mod place;
+pub mod plan;
+pub mod sampling;
+pub mod session;
 pub mod weights;

@@ -5,6 +5,7 @@
 mod case;
 mod golden;
 mod kernels;
+mod launched;
 mod mutants;
 mod pinned;
 mod programs;
@@ -14,6 +15,7 @@ mod sharding;
 datatest_stable::harness! {
     { test = golden::golden, root = "../examples/golden", pattern = r"/config\.json$" },
     { test = golden::stored, root = "../examples/golden", pattern = r"/config\.json$" },
+    { test = launched::launched, root = "../examples/golden", pattern = r"/config\.json$" },
     { test = programs::program, root = "files/exec", pattern = r"\.sir$" },
     { test = mutants::mutants_die, root = "../examples/golden", pattern = r"/config\.json$" },
     { test = kernels::kernels, root = "files/sharding", pattern = r"\.sir$" },

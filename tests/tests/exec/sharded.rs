@@ -21,7 +21,7 @@ const DEVICES: [u64; 6] = [1, 2, 3, 4, 6, 8];
 const EVERY_LEVEL: usize = 7;
 
 /// Every legal tuple of degrees on `devices` devices.
-fn tuples(facts: &Facts, devices: u64) -> Vec<Degrees> {
+pub fn tuples(facts: &Facts, devices: u64) -> Vec<Degrees> {
     let divisors = |n: u64| (1..=n).filter(move |d| n.is_multiple_of(*d));
     let mut out = Vec::new();
     for pp in divisors(devices) {

@@ -1,45 +1,42 @@
 //! `shardc run`: a plan's programs with a checkpoint's weights.
 
-mod output;
 mod plan;
 mod steps;
-mod tokens;
 
 use crate::failure::Outcome;
 use crate::output as standard;
 use plan::Plan;
-use std::path::PathBuf;
+use shardc::codes;
+use shardc_ir::diag::{Diagnostic, Result};
+use shardc_runtime::comm::threads;
+use shardc_runtime::front::output;
+use shardc_runtime::plan::Plan as Launched;
+use shardc_runtime::session::{self, Generated, Job};
+use shardc_runtime::weights::Checkpoint;
+
+/// What runs the ranks of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Device {
+    /// CPU ranks, threads of this process, on buffers of the plan's own number formats
+    Cpu,
+    /// Simulated devices in f64
+    Simulated,
+}
 
 /// Runs the programs of a plan with the weights of a checkpoint.
 ///
-/// Devices are simulated, each with its own part of every value, and compute in f64: the numbers are
-/// those that the plan would give, the speed is not. Tokens are chosen greedily.
+/// Every rank is a thread with its own part of weights, caches and activations, at the offsets and in
+/// the order of the launch plan. `shardc-exec` runs the same with ranks as MPI processes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArgs {
-    /// A directory that `shardc compile -o` wrote
-    #[arg(value_name = "DIR")]
-    path: PathBuf,
-    /// A safetensors file, an index of several, or a directory that holds either
-    #[arg(long, value_name = "PATH")]
-    weights: PathBuf,
-    /// The prompt of one request as token ids, such as 1,2,3
-    #[arg(
-        long,
-        value_name = "IDS",
-        value_delimiter = ',',
-        required_unless_present = "tokens_file"
-    )]
-    tokens: Vec<u64>,
-    /// A safetensors file with `input_ids` [B, S] and perhaps `decode_ids` [B, T], which are then fed
-    /// instead of what the model chooses
-    #[arg(long, value_name = "FILE", conflicts_with = "tokens")]
-    tokens_file: Option<PathBuf>,
-    /// Tokens to generate [default: those of `decode_ids`, or 0]
+    #[command(flatten)]
+    what: shardc_runtime::front::JobArgs,
+    /// What runs the ranks
+    #[arg(long, value_enum, default_value_t = Device::Cpu)]
+    device: Device,
+    /// Ranks of the plan, to be sure of them [default: as many as it has]
     #[arg(long, value_name = "N")]
-    decode: Option<usize>,
-    /// Write `logits_prefill` [B, S, V] and `logits_decode` [B, T, V] into this safetensors file
-    #[arg(long, value_name = "FILE")]
-    logits: Option<PathBuf>,
+    ranks: Option<usize>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -47,17 +44,54 @@ pub struct RunArgs {
 
 /// Runs the command.
 ///
-/// Errors: files that cannot be read, a checkpoint that lacks a tensor, tokens beyond the vocabulary.
+/// Errors: files that cannot be read, a checkpoint that lacks a tensor, tokens beyond the vocabulary,
+/// what a rank fails with.
 pub fn run(args: &RunArgs) -> Outcome {
-    let plan = Plan::read(&args.path)?;
-    let tokens = tokens::read(args, plan.vocab)?;
-    let weights = plan.weights(&args.weights)?;
-    let generated = steps::generate(&plan, &weights, &tokens, args.logits.is_some())?;
-    if let Some(path) = &args.logits {
+    let (ranks, job, generated) = match args.device {
+        Device::Cpu => on_threads(args)?,
+        Device::Simulated => simulated(args)?,
+    };
+    if let Some(path) = &args.what.logits {
         output::write(path, &generated)?;
     }
+    let what = match args.device {
+        Device::Cpu => format!("{ranks} CPU rank{}", if ranks == 1 { "" } else { "s" }),
+        Device::Simulated => {
+            format!("{ranks} simulated device{}", if ranks == 1 { "" } else { "s" })
+        }
+    };
     standard::print(&match args.json {
-        true => format!("{:#}\n", output::document(&plan, &tokens, &generated)),
-        false => output::screen(&plan, &tokens, &generated),
+        true => format!("{:#}\n", output::document(ranks, &job, &generated)),
+        false => output::screen(&what, &job, &generated),
     })
+}
+
+/// Refuses another number of ranks than the plan has.
+fn as_many(args: &RunArgs, ranks: usize) -> Result<()> {
+    match args.ranks {
+        Some(asked) if asked != ranks => {
+            let message = format!("the plan has {ranks} ranks, not {asked}");
+            let help = "compile it for as many devices with --gpus";
+            Err(Box::new(Diagnostic::error(codes::REQUEST_RANGE, message).help(help)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn on_threads(args: &RunArgs) -> Outcome<(usize, Job, Generated)> {
+    let plan = Launched::read(&args.what.path)?;
+    as_many(args, plan.ranks())?;
+    let job = args.what.job(plan.vocabulary())?;
+    let checkpoint = Checkpoint::open(&args.what.weights)?;
+    let results = threads::run(plan.ranks(), |comm| session::run(&plan, &checkpoint, &job, comm));
+    Ok((plan.ranks(), job, session::first(results)?))
+}
+
+fn simulated(args: &RunArgs) -> Outcome<(usize, Job, Generated)> {
+    let plan = Plan::read(&args.what.path)?;
+    as_many(args, plan.devices() as usize)?;
+    let job = args.what.job(plan.vocab)?;
+    let weights = plan.weights(&args.what.weights)?;
+    let generated = steps::generate(&plan, &weights, &job)?;
+    Ok((plan.devices() as usize, job, generated))
 }

@@ -1,0 +1,146 @@
+//! Weights of a checkpoint into the memory of a rank, and its caches.
+//!
+//! Every rank reads only its own part of a parameter, one layer at a time and of experts one expert at
+//! a time, so that no rank has more of a checkpoint in memory than its own weights and one slice.
+
+use super::memory::{Arena, Memory, Stored, enough};
+use super::table::{Home, Table, ValueInfo, unfit};
+use crate::number::{bytes_of, narrow};
+use crate::weights::{Checkpoint, Source};
+use shardc_ir::diag::Result;
+use shardc_ir::dtype::DType;
+use shardc_ir::graph::Module;
+use shardc_ir::launch::storage::Content;
+use shardc_ir::launch::{BufferKind, LaunchPlan};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// How many layers of each stacked parameter the stages before a rank's own have.
+pub fn layers_before(plan: &LaunchPlan, module: &Module, rank: usize) -> BTreeMap<String, u64> {
+    let mut out: BTreeMap<String, u64> = BTreeMap::new();
+    let Some(own) = plan.program_of(rank as u64) else { return out };
+    for program in plan.programs.iter().filter(|p| p.stage < own.stage) {
+        let routine = plan.routine(&program.routine);
+        let Some(id) = routine.and_then(|r| module.func(&r.function)) else { continue };
+        let func = &module.funcs[id];
+        for &param in &func.params {
+            let layers = func.ty(param).dims.first().and_then(|d| d.as_fixed());
+            *out.entry(func.values[param].name.clone()).or_default() += layers.unwrap_or(0);
+        }
+    }
+    out
+}
+
+/// The parameters of a rank's program of a kind, with their planned offsets.
+fn kept(table: &Table, kind: BufferKind) -> impl Iterator<Item = (&ValueInfo, usize)> {
+    let info = &table.routines[table.main];
+    info.params.iter().filter_map(move |&p| match info.values[p].home {
+        Home::At(at) if info.values[p].kind == kind => Some((&info.values[p], at)),
+        _ => None,
+    })
+}
+
+fn planned(value: &ValueInfo) -> usize {
+    value.parts.last().map_or(0, |p| (p.offset + p.bytes) as usize)
+}
+
+/// Reads a rank's weights.
+///
+/// # Errors
+/// `W001` to `W006` for the checkpoint, `W104` where no source is known, `W105` where a weight does
+/// not fit its buffer.
+pub fn weights(
+    memory: &mut Memory,
+    table: &Table,
+    before: &BTreeMap<String, u64>,
+    sources: &[Source],
+    checkpoint: &Checkpoint,
+) -> Result<()> {
+    let total: usize = kept(table, BufferKind::Weight).map(|(v, _)| v.place.volume() * 2).sum();
+    enough(total, "the weights")?;
+    for (value, at) in kept(table, BufferKind::Weight) {
+        let source = sources.iter().find(|s| s.param == value.name);
+        let lost = || unfit(format!("weights.json lacks `{}`", value.name));
+        let source = source.ok_or_else(lost)?;
+        let stored =
+            read(value, source, before.get(&value.name).copied().unwrap_or(0), checkpoint)?;
+        memory.keep(Arena::Weights, at, &value.name, stored)?;
+    }
+    Ok(())
+}
+
+/// A rank's part of one parameter.
+fn read(
+    value: &ValueInfo,
+    source: &Source,
+    before: u64,
+    checkpoint: &Checkpoint,
+) -> Result<Stored> {
+    let scaled = value.ty.elem.blocks.is_some();
+    let dtype = if scaled { DType::F32 } else { value.ty.elem.dtype };
+    let count = value.place.volume();
+    let mut bytes = vec![0; bytes_of(dtype, count)];
+    let mut ranges: Vec<Range<u64>> =
+        value.place.ranges.iter().map(|r| r.start as u64..r.end as u64).collect();
+    let extents = source.whole();
+    let skip = if source.stacked { before } else { 0 };
+    if let Some(first) = ranges.first_mut() {
+        *first = first.start + skip..first.end + skip;
+    }
+    let fits = ranges.len() == extents.len()
+        && ranges.iter().zip(&extents).all(|(r, whole)| r.end <= whole.end);
+    if !fits {
+        return Err(unfit(format!("weights.json has other extents of `{}`", value.name)));
+    }
+    // One slice at a time of those dimensions that number tensors or matrices.
+    let outer = usize::from(source.stacked) + usize::from(source.experts.is_some());
+    let mut at = 0;
+    for part in slices(&ranges, outer) {
+        let numbers = checkpoint.part(source, &part)?;
+        let own = bytes_of(dtype, numbers.len());
+        if dtype.bits() < 8 {
+            return Err(unfit(format!("`{}` is in {dtype} without scales", value.name)));
+        }
+        if let Some(to) = bytes.get_mut(at..at + own) {
+            narrow(dtype, &numbers, to);
+        }
+        at += own;
+    }
+    let format = scaled.then_some(DType::F32);
+    Ok(Stored { bytes, format, planned: planned(value) })
+}
+
+/// The box index by index along its first `outer` dimensions.
+fn slices(ranges: &[Range<u64>], outer: usize) -> Vec<Vec<Range<u64>>> {
+    let mut out = vec![ranges.to_vec()];
+    for dim in 0..outer.min(ranges.len()) {
+        let split = |part: Vec<Range<u64>>| {
+            part[dim].clone().map(move |i| {
+                let mut own = part.clone();
+                own[dim] = i..i + 1;
+                own
+            })
+        };
+        out = out.into_iter().flat_map(split).collect();
+    }
+    out
+}
+
+/// Empty caches of a rank.
+///
+/// # Errors
+/// `W105` where a cache does not fit its buffer, or the machine has not so much memory.
+pub fn caches(memory: &mut Memory, table: &Table) -> Result<()> {
+    memory.clear_caches();
+    let bytes = |v: &ValueInfo| bytes_of(v.ty.elem.dtype, v.place.volume());
+    enough(kept(table, BufferKind::Cache).map(|(v, _)| bytes(v)).sum(), "the caches")?;
+    for (value, at) in kept(table, BufferKind::Cache) {
+        let plain = value.part(Content::Scales).is_none();
+        if !plain {
+            return Err(unfit(format!("the cache %{} is in scaled storage", value.name)));
+        }
+        let stored = Stored { bytes: vec![0; bytes(value)], format: None, planned: planned(value) };
+        memory.keep(Arena::Caches, at, &value.name, stored)?;
+    }
+    Ok(())
+}

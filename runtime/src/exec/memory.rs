@@ -1,0 +1,221 @@
+//! The memory of one rank: what is stored, at planned offsets, and one scratch arena.
+//!
+//! Weights and caches are kept by the offset that the plan gives them, each as large as its true
+//! extents need, since plans hold room for more requests than a run may have. Everything else lies in
+//! one scratch arena at its planned offset.
+
+use crate::codes;
+use shardc_ir::diag::{Diagnostic, Result};
+use shardc_ir::dtype::DType;
+use std::collections::BTreeMap;
+
+/// An arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arena {
+    /// Weights.
+    Weights,
+    /// Caches.
+    Caches,
+    /// Everything else.
+    Scratch,
+}
+
+/// Where a value begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// The arena.
+    pub arena: Arena,
+    /// Of weights and caches the planned offset of the parameter.
+    pub key: usize,
+    /// Bytes from there, in the scratch arena from its beginning.
+    pub offset: usize,
+    /// The format of the elements where it is not that of the type: scaled storage is kept widened.
+    pub format: Option<DType>,
+}
+
+/// What a parameter holds.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// The elements.
+    pub bytes: Vec<u8>,
+    /// Format, where it is not that of the type.
+    pub format: Option<DType>,
+    /// Bytes that the plan gives it.
+    pub planned: usize,
+}
+
+/// The memory of a rank.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    weights: BTreeMap<usize, Stored>,
+    caches: BTreeMap<usize, Stored>,
+    scratch: Vec<u8>,
+}
+
+/// What a rank holds, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Weights.
+    pub weights: usize,
+    /// Caches.
+    pub caches: usize,
+    /// The scratch arena.
+    pub scratch: usize,
+}
+
+fn no_room(message: String) -> Box<Diagnostic> {
+    let help = "check the plan with `shardc check`, and compile it again";
+    Box::new(Diagnostic::error(codes::ROOM, message).help(help))
+}
+
+impl Memory {
+    /// Makes the scratch arena as large as the larger phase needs.
+    ///
+    /// # Errors
+    /// `W105` where the machine has not so much memory.
+    pub fn reserve_scratch(&mut self, bytes: usize) -> Result<()> {
+        if bytes > self.scratch.len() {
+            enough(bytes, "the scratch arena")?;
+            self.scratch = vec![0; bytes];
+        }
+        Ok(())
+    }
+
+    /// Keeps a parameter at its planned offset.
+    ///
+    /// # Errors
+    /// `W105` where it needs more than the plan gives it, or overlaps another.
+    pub fn keep(&mut self, arena: Arena, at: usize, name: &str, stored: Stored) -> Result<()> {
+        let map = if arena == Arena::Weights { &mut self.weights } else { &mut self.caches };
+        if stored.format.is_none() && stored.bytes.len() > stored.planned {
+            let (need, has) = (stored.bytes.len(), stored.planned);
+            return Err(no_room(format!("%{name} takes {need} bytes, and its buffer has {has}")));
+        }
+        let before = map.range(..at).next_back().map(|(start, s)| start + s.planned);
+        let after = map.range(at..).next().map(|(start, _)| *start);
+        let end = at.saturating_add(stored.planned);
+        if before.is_some_and(|end| end > at) || after.is_some_and(|start| start < end) {
+            return Err(no_room(format!("the buffer of %{name} overlaps another")));
+        }
+        map.insert(at, stored);
+        Ok(())
+    }
+
+    /// Empties the caches.
+    pub fn clear_caches(&mut self) {
+        self.caches.clear();
+    }
+
+    /// What is kept at a planned offset.
+    ///
+    /// # Errors
+    /// `W105` where nothing is.
+    pub fn kept(&self, arena: Arena, at: usize, name: &str) -> Result<Location> {
+        let map = if arena == Arena::Weights { &self.weights } else { &self.caches };
+        let stored = map.get(&at);
+        let stored = stored.ok_or_else(|| {
+            no_room(format!("the phases of the plan keep %{name} in different places"))
+        })?;
+        Ok(Location { arena, key: at, offset: 0, format: stored.format })
+    }
+
+    fn all(&self, at: Location) -> &[u8] {
+        match at.arena {
+            Arena::Scratch => &self.scratch,
+            Arena::Weights => self.weights.get(&at.key).map_or(&[], |s| &s.bytes),
+            Arena::Caches => self.caches.get(&at.key).map_or(&[], |s| &s.bytes),
+        }
+    }
+
+    fn all_mut(&mut self, at: Location) -> &mut [u8] {
+        match at.arena {
+            Arena::Scratch => &mut self.scratch,
+            Arena::Weights => self.weights.get_mut(&at.key).map_or(&mut [], |s| &mut s.bytes),
+            Arena::Caches => self.caches.get_mut(&at.key).map_or(&mut [], |s| &mut s.bytes),
+        }
+    }
+
+    /// Bytes from a location on, `skip` bytes further.
+    ///
+    /// # Errors
+    /// `W105` where they are not all inside.
+    pub fn read(&self, at: Location, skip: usize, count: usize, name: &str) -> Result<&[u8]> {
+        let start = at.offset.saturating_add(skip);
+        let bytes = self.all(at).get(start..start.saturating_add(count));
+        bytes.ok_or_else(|| no_room(format!("the buffer of %{name} lies outside its arena")))
+    }
+
+    /// The same to write into.
+    ///
+    /// # Errors
+    /// `W105` where they are not all inside.
+    pub fn write(
+        &mut self,
+        at: Location,
+        skip: usize,
+        count: usize,
+        name: &str,
+    ) -> Result<&mut [u8]> {
+        let start = at.offset.saturating_add(skip);
+        let bytes = self.all_mut(at).get_mut(start..start.saturating_add(count));
+        bytes.ok_or_else(|| no_room(format!("the buffer of %{name} lies outside its arena")))
+    }
+
+    /// What is held.
+    pub fn usage(&self) -> Usage {
+        let sum = |map: &BTreeMap<usize, Stored>| map.values().map(|s| s.bytes.len()).sum();
+        Usage {
+            weights: sum(&self.weights),
+            caches: sum(&self.caches),
+            scratch: self.scratch.len(),
+        }
+    }
+}
+
+/// Checks that the machine has so many bytes left, where it says.
+///
+/// # Errors
+/// `W105` with what is left.
+pub fn enough(bytes: usize, what: &str) -> Result<()> {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<usize>().ok());
+    match kib {
+        Some(kib) if bytes / 1024 > kib => {
+            let message = format!(
+                "{what} takes {} MiB a rank, and the machine has {} MiB left",
+                bytes >> 20,
+                kib >> 10
+            );
+            let help = "compile for shorter prompts, or for more ranks";
+            Err(Box::new(Diagnostic::error(codes::ROOM, message).help(help)))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(bytes: usize, planned: usize) -> Stored {
+        Stored { bytes: vec![1; bytes], format: None, planned }
+    }
+
+    #[test]
+    fn bad_allocations_show() {
+        let mut memory = Memory::default();
+        assert!(memory.keep(Arena::Weights, 256, "a", stored(10, 256)).is_ok());
+        assert!(memory.keep(Arena::Weights, 0, "b", stored(10, 257)).is_err());
+        assert!(memory.keep(Arena::Weights, 400, "c", stored(10, 10)).is_err());
+        assert!(memory.keep(Arena::Weights, 512, "d", stored(10, 9)).is_err());
+        assert!(memory.keep(Arena::Weights, 512, "d", stored(10, 16)).is_ok());
+        assert!(memory.kept(Arena::Weights, 513, "d").is_err());
+        assert!(memory.reserve_scratch(64).is_ok());
+        let at = Location { arena: Arena::Scratch, key: 0, offset: 32, format: None };
+        assert!(memory.read(at, 0, 32, "x").is_ok());
+        assert!(memory.read(at, 1, 32, "x").is_err());
+        assert!(memory.write(at, usize::MAX, 2, "x").is_err());
+        assert_eq!(memory.usage(), Usage { weights: 20, caches: 0, scratch: 64 });
+    }
+}
