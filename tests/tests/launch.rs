@@ -197,6 +197,63 @@ fn small(path: &Path, source: String) -> Outcome {
     Ok(())
 }
 
+/// Edited files of launch plans: reading and checking them gives findings and never a panic.
+fn edited(path: &Path, source: String) -> Outcome {
+    let flags = OptFlags { passes: "launch".to_string(), ..OptFlags::default() };
+    let Ok(done) = optimise(&source, &flags, &mut |_| {}) else { return Ok(()) };
+    let module = parse(&source).module;
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let mut readable = 0;
+    for variant in 0..EDITS {
+        let text = strange(&done.text, &mut Random::of(&name, variant));
+        let judged = std::panic::catch_unwind(|| match LaunchPlan::read(&text) {
+            Ok(plan) => Some(check(&plan, &module).is_ok()),
+            Err(_) => None,
+        });
+        match judged {
+            Ok(verdict) => readable += usize::from(verdict.is_some()),
+            Err(_) => return Err(format!("variant {variant} panics:\n{text}").into()),
+        }
+    }
+    match readable * 4 >= EDITS as usize {
+        true => Ok(()),
+        false => Err(format!("only {readable} of {EDITS} edited files can be read").into()),
+    }
+}
+
+/// Variants of each file.
+const EDITS: u64 = 400;
+
+/// A text with some numbers or names replaced by others of the text, or by strange ones.
+fn strange(text: &str, random: &mut Random) -> String {
+    const NUMBERS: [&str; 6] =
+        ["0", "1", "7", "256", "9223372036854775807", "18446744073709551615"];
+    let word = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let mut pieces: Vec<&str> = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let end = rest.find(|c| word(c) != word(first)).unwrap_or(rest.len());
+        let (piece, more) = rest.split_at(end);
+        pieces.push(piece);
+        rest = more;
+    }
+    let numeric = |p: &&str| p.chars().all(|c| c.is_ascii_digit());
+    let places = |wanted: bool| -> Vec<usize> {
+        let fits = |&i: &usize| pieces[i].chars().all(word) && numeric(&pieces[i]) == wanted;
+        (0..pieces.len()).filter(fits).collect()
+    };
+    let (numbers, names) = (places(true), places(false));
+    for _ in 0..=random.below(2) {
+        if random.below(3) > 0 {
+            pieces[*random.pick(&numbers)] = NUMBERS[random.below(NUMBERS.len())];
+        } else {
+            let (at, from) = (*random.pick(&names), *random.pick(&names));
+            pieces[at] = pieces[from];
+        }
+    }
+    pieces.concat()
+}
+
 /// Ranks 5 and 6 gather before they reduce, which their operands allow: the answer names two ranks
 /// that wait for each other.
 fn swapped(module: &Module, mut plan: LaunchPlan) -> Result<(), String> {
@@ -249,4 +306,5 @@ datatest_stable::harness! {
     { test = passes, root = "../examples/models", pattern = r"^[^/]*__[^/]*\.json$" },
     { test = mutants, root = "../examples/models", pattern = r"^[^/]*__[^/]*\.json$" },
     { test = small, root = "files/launch", pattern = r"\.sir$" },
+    { test = edited, root = "files/launch", pattern = r"\.sir$" },
 }

@@ -154,7 +154,11 @@ pub(super) fn meet(subject: &Subject<'_>, bodies: &[Body<'_>], findings: &mut Fi
     let most = if alike && total(u64::MAX) > MAX_MEETINGS { 2 } else { u64::MAX };
     if total(most) > 4 * MAX_MEETINGS {
         let message = "the plan has more meetings of ranks than can be followed";
-        findings.add(codes::DEADLOCK, message, "give the ranks of a stage one routine");
+        findings.add(
+            codes::DEADLOCK,
+            message,
+            "give the ranks of a stage one routine, or use fewer",
+        );
         return 0;
     }
     let met: Vec<Vec<Met<'_>>> =
@@ -206,18 +210,49 @@ fn sequence<'b>(bodies: &'b [Body<'_>], routine: &str, most: u64) -> Vec<Met<'b>
                 }
             }
         } else if step.action.order().is_some() {
-            let text = format!("{} in @{}", show(step), body.routine.function);
+            let text = match transfer(body, step) {
+                Some(text) => text,
+                None => format!("{} in @{}", show(step), body.routine.function),
+            };
             out.push(Met { step, text });
         }
     }
     out
 }
 
-/// Of every group set, which group each rank is in.
-fn group_table(subject: &Subject<'_>) -> Vec<BTreeMap<u64, Vec<u64>>> {
+/// What both ends of a transfer call it: the how many-th between these stages, in the order of the
+/// program. The verifier has paired them so.
+fn transfer(body: &Body<'_>, step: &Step) -> Option<String> {
+    let own = body.func.name.strip_prefix("stage_")?.parse::<u64>().ok()?;
+    let ends = |inst: usize| match &body.func.insts[*body.func.body.get(inst)?].op {
+        Op::Send(send) => Some((own, send.to)),
+        Op::Recv(recv) => Some((recv.from, own)),
+        _ => None,
+    };
+    let (from, to) = ends(step.inst)?;
+    let before = (0..step.inst).filter(|&i| ends(i) == Some((from, to))).count();
+    Some(format!("transfer {before} from stage {from} to stage {to}"))
+}
+
+/// A set of groups, and which of them each rank is in.
+struct Table {
+    lists: Vec<Vec<u64>>,
+    of: BTreeMap<u64, usize>,
+}
+
+impl Table {
+    fn group(&self, rank: u64) -> Option<&[u64]> {
+        self.of.get(&rank).map(|&at| self.lists[at].as_slice())
+    }
+}
+
+fn group_table(subject: &Subject<'_>) -> Vec<Table> {
     let of_set = |set: &shardc_ir::launch::GroupSet| {
         let lists = set.lists().unwrap_or_default();
-        lists.into_iter().flat_map(|g| g.clone().into_iter().map(move |r| (r, g.clone()))).collect()
+        let members = lists.iter().enumerate();
+        let of =
+            members.flat_map(|(at, group)| group.iter().map(move |&rank| (rank, at))).collect();
+        Table { lists, of }
     };
     subject.plan.groups.iter().map(of_set).collect()
 }
@@ -250,17 +285,17 @@ fn pairs(subject: &Subject<'_>, met: &[Vec<Met<'_>>]) -> Pairs {
 fn meetings<'m>(
     rank: u64,
     met: &'m [Met<'_>],
-    groups: &'m [BTreeMap<u64, Vec<u64>>],
+    groups: &'m [Table],
     pairs: &'m Pairs,
 ) -> Vec<Meeting<'m>> {
     let of = |one: &'m Met<'_>| match one.step.action {
         Action::Collective { groups: set, elements, .. } => {
-            let group = groups.get(set)?.get(&rank)?;
+            let group = groups.get(set)?.group(rank)?;
             Some(Meeting { group, what: &one.text, elements })
         }
         Action::Send { by, elements, .. } | Action::Recv { by, elements, .. } => {
             let group = pairs.get(&(rank, by))?;
-            Some(Meeting { group, what: "a transfer", elements: [elements; 2] })
+            Some(Meeting { group, what: &one.text, elements: [elements; 2] })
         }
         _ => None,
     };

@@ -45,23 +45,43 @@ pub enum Stuck {
     },
 }
 
-/// Runs the meetings of all ranks; `rank(r)` has those of rank `r`, in order.
+/// Numbers of groups: the same for equal lists.
+struct Numbers<'a> {
+    known: BTreeMap<&'a [u64], usize>,
+    /// By where a list lies, so that long lists are compared once.
+    seen: BTreeMap<(*const u64, usize), usize>,
+}
+
+impl<'a> Numbers<'a> {
+    fn of(&mut self, group: &'a [u64]) -> usize {
+        let next = self.known.len();
+        let known = &mut self.known;
+        *self
+            .seen
+            .entry((group.as_ptr(), group.len()))
+            .or_insert_with(|| *known.entry(group).or_insert(next))
+    }
+}
+
+/// Runs the meetings of all ranks; `ranks` has those of each, in order.
 ///
 /// # Errors
 /// Two ranks that keep each other waiting, or bring different things.
-pub fn run<'a>(ranks: &[Vec<Meeting<'a>>]) -> Result<u64, Stuck> {
+pub fn run(ranks: &[Vec<Meeting<'_>>]) -> Result<u64, Stuck> {
     let mut at = vec![0usize; ranks.len()];
-    let mut waiting: BTreeMap<&'a [u64], Vec<u64>> = BTreeMap::new();
+    let mut numbers = Numbers { known: BTreeMap::new(), seen: BTreeMap::new() };
+    let mut waiting: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
     let mut ready: Vec<u64> = (0..ranks.len() as u64).rev().collect();
     let mut done = 0;
     while let Some(rank) = ready.pop() {
         let Some(meeting) = ranks[rank as usize].get(at[rank as usize]) else { continue };
-        let here = waiting.entry(meeting.group).or_default();
+        let number = numbers.of(meeting.group);
+        let here = waiting.entry(number).or_default();
         here.push(rank);
         if here.len() < meeting.group.len() {
             continue;
         }
-        let mut members = waiting.remove(meeting.group).unwrap_or_default();
+        let mut members = waiting.remove(&number).unwrap_or_default();
         members.sort_unstable();
         for &member in &members {
             let other = &ranks[member as usize][at[member as usize]];

@@ -90,15 +90,13 @@ fn implements<'a>(
     if let (Action::Repeat { layers, .. }, Op::Repeat(repeat)) = (&step.action, &data.op) {
         return runs(bodies, layers, repeat).and_then(|()| given(body, step, data));
     }
-    if let (Action::Send { by, .. }, Op::Send(send)) = (&step.action, &data.op) {
-        return partner(subject, body, *by, send.to);
+    if !same(&step.reads, &data.operands) {
+        return Err(format!("reads other operands than instruction {}", step.inst));
     }
-    if let (Action::Recv { by, .. }, Op::Recv(recv)) = (&step.action, &data.op) {
-        return partner(subject, body, *by, recv.from);
-    }
-    match same(&step.reads, &data.operands) {
-        true => Ok(()),
-        false => Err(format!("reads other operands than instruction {}", step.inst)),
+    match (&step.action, &data.op) {
+        (Action::Send { by, .. }, Op::Send(send)) => partner(subject, body, *by, send.to),
+        (Action::Recv { by, .. }, Op::Recv(recv)) => partner(subject, body, *by, recv.from),
+        _ => Ok(()),
     }
 }
 
@@ -128,7 +126,8 @@ fn given(body: &Body<'_>, step: &Step, data: &InstData) -> Result<(), String> {
     }
     for (i, (read, &operand)) in step.reads.iter().zip(&data.operands).enumerate() {
         let result = data.results.get(i).map(|&v| body.name(v));
-        let brought = result == Some(read.as_str());
+        let carried = super::contents::is_carried(body, data, i);
+        let brought = carried && result == Some(read.as_str());
         if read != body.name(operand) && !brought {
             return Err(format!("hands on %{read} for %{}", body.name(operand)));
         }

@@ -127,6 +127,7 @@ impl Pricing {
 fn describe(ways: &Ways, terms: &Terms<'_>) -> Answer {
     let (ready, outcome) = search::best(ways, terms);
     let requests = outcome.as_ref().map_or(1, |plan| plan.serving.replica_batch);
+    let together = outcome.as_ref().map_or(1, |plan| plan.serving.micro_batch);
     let full =
         |(memory, kv): (Memory, u64)| Memory { kv_cache: kv.saturating_mul(requests), ..memory };
     let breakdowns = outcome.as_ref().ok().map(|plan| {
@@ -134,7 +135,7 @@ fn describe(ways: &Ways, terms: &Terms<'_>) -> Answer {
     });
     let stages = match ready.degrees.pp {
         1 => Vec::new(),
-        _ => ready.stage_memory(terms).into_iter().map(full).collect(),
+        _ => ready.stage_memory(terms, together).into_iter().map(full).collect(),
     };
     Answer { outcome, requests, stages, breakdowns }
 }

@@ -80,6 +80,10 @@ impl<'a> Terms<'a> {
     }
 }
 
+/// Requests of a replica in a decode step that memory has room for at least: the largest batch that
+/// vLLM 0.6 admits unless told otherwise (`max_num_seqs`).
+const DECODE_REQUESTS: u64 = 256;
+
 impl Ready {
     /// A plan from the programs of prefill and decoding.
     pub(super) fn new(
@@ -96,7 +100,29 @@ impl Ready {
     /// # Errors
     /// Weights and fixed items exceed memory, or the load cannot be served.
     pub fn serve(&self, terms: &Terms<'_>) -> std::result::Result<Evaluated, Refusal> {
-        let (memory, kv_per_request) = self.fixed_memory(terms);
+        let mut together = DECODE_REQUESTS;
+        loop {
+            let outcome = self.serve_with_room(terms, together)?;
+            // A batch beyond what memory had room for is served again with that room, which only
+            // makes it smaller.
+            let batch = outcome.serving.micro_batch;
+            if batch <= together
+                || self.fixed_memory(terms, batch) == self.fixed_memory(terms, together)
+            {
+                return Ok(outcome);
+            }
+            together = batch;
+        }
+    }
+
+    /// As [`serve`](Self::serve), with room for the activations of `together` requests of each
+    /// replica in a decode step.
+    fn serve_with_room(
+        &self,
+        terms: &Terms<'_>,
+        together: u64,
+    ) -> std::result::Result<Evaluated, Refusal> {
+        let (memory, kv_per_request) = self.fixed_memory(terms, together);
         if !memory.fits() {
             return Err(Refusal::Weights { memory, exact: true });
         }
@@ -142,17 +168,20 @@ impl Ready {
     }
 
     /// Memory of a device of each pipeline stage without requests, and the KV bytes of one there.
-    pub fn stage_memory(&self, terms: &Terms<'_>) -> Vec<(Memory, u64)> {
+    /// Activations have room for decode steps of `together` requests of each replica, or of
+    /// [`DECODE_REQUESTS`].
+    pub fn stage_memory(&self, terms: &Terms<'_>, together: u64) -> Vec<(Memory, u64)> {
         let Terms { load, max_len, .. } = *terms;
         let device =
             Memory::of_device(&terms.cluster.device, self.degrees.devices(), terms.mem_fraction);
         let (prefill, decode) =
             (MemoryModel::of(&self.prefill.module), MemoryModel::of(&self.decode.module));
         let dp = self.degrees.dp;
-        let together = (load.prefill_tokens / load.isl.max(1)).max(1);
+        let prompts = (load.prefill_tokens / load.isl.max(1)).max(1);
         let isl = load.isl;
-        let prompts = bindings(&self.prefill.module, dp.saturating_mul(together), isl, isl);
-        let tokens = bindings(&self.decode.module, dp.saturating_mul(256), 1, max_len);
+        let prompts = bindings(&self.prefill.module, dp.saturating_mul(prompts), isl, isl);
+        let decoding = dp.saturating_mul(together.max(DECODE_REQUESTS));
+        let tokens = bindings(&self.decode.module, decoding, 1, max_len);
         let one = bindings(&self.decode.module, dp, 1, max_len);
         let peaks = prefill.all_activations(&prompts).into_iter();
         let peaks = peaks.zip(decode.all_activations(&tokens)).map(|(a, b)| a.max(b));
@@ -165,13 +194,13 @@ impl Ready {
     }
 
     /// Memory of the worst device before any request, and the KV bytes of one request there.
-    fn fixed_memory(&self, terms: &Terms<'_>) -> (Memory, u64) {
+    fn fixed_memory(&self, terms: &Terms<'_>, together: u64) -> (Memory, u64) {
         let room = |(memory, kv): &(Memory, u64)| {
             let fits = i128::from(memory.usable) - i128::from(memory.total());
             if fits < 0 { fits } else { fits / i128::from((*kv).max(1)) }
         };
         let device =
             Memory::of_device(&terms.cluster.device, self.degrees.devices(), terms.mem_fraction);
-        self.stage_memory(terms).into_iter().min_by_key(room).unwrap_or((device, 0))
+        self.stage_memory(terms, together).into_iter().min_by_key(room).unwrap_or((device, 0))
     }
 }
