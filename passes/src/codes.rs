@@ -23,6 +23,14 @@ codes! {
     PINS_DISAGREE = "S109", User, "two pins give one value different layouts";
     /// A local program does what no launch plan can say.
     NOT_LAUNCHABLE = "S110", User, "a local program uses values in a way that no launch plan can say";
+    /// The text of a schedule cannot be read.
+    SCHEDULE_TEXT = "S120", User, "a schedule cannot be read";
+    /// A schedule has a key, or a value, that no schedule has.
+    SCHEDULE_KEY = "S121", User, "a key of a schedule is unknown, missing, or not what it should be";
+    /// A schedule names what the program has not.
+    SCHEDULE_NAME = "S122", User, "a schedule names a function, value, factor or axis that does not exist";
+    /// A decision of a schedule is not legal.
+    SCHEDULE_ILLEGAL = "S123", User, "a decision of a schedule is not legal";
     /// No plan fits.
     INFEASIBLE = "S201", Infeasible, "no plan satisfies the constraints";
     /// No such search.

@@ -14,6 +14,7 @@ pub mod explain;
 pub mod insert_reshards;
 pub mod launch;
 pub mod localize;
+mod offers;
 pub mod optimize_collectives;
 pub mod pipeline;
 pub mod precondition;

@@ -77,6 +77,11 @@ pub struct Load {
     pub tpot_limit: Option<Ns>,
     /// Most requests that a replica runs at once.
     pub max_batch: u64,
+    /// Requests that a replica runs at once, as far as memory and the requests in flight allow;
+    /// `None` chooses the best.
+    pub batch: Option<u64>,
+    /// Micro-batches of a decode round; `None` takes one for each pipeline stage.
+    pub micro_batches: Option<u64>,
     /// Most tokens of a prefill micro-batch that holds more than one request.
     pub prefill_tokens: u64,
     /// How requests share steps.
@@ -129,10 +134,17 @@ impl Load {
             ttft_limit: None,
             tpot_limit: None,
             max_batch: 4096,
+            batch: None,
+            micro_batches: None,
             prefill_tokens: 8192,
             scheduling: Scheduling::ALONE,
             waves: None,
         }
+    }
+
+    /// Micro-batches of a decode round of `batch` requests through `stages`: number and size.
+    pub fn micro_batches(&self, batch: u64, stages: u64) -> (u64, u64) {
+        micro_batches(batch, self.micro_batches.unwrap_or(stages))
     }
 
     /// Mean length of the cache that a decode step reads: `isl + osl/2`.
@@ -176,7 +188,7 @@ pub enum Limit {
     Concurrency,
     /// KV memory.
     KvMemory,
-    /// The largest batch of a replica.
+    /// The largest batch of a replica, or the one that was asked for.
     MaxBatch,
     /// A larger batch breaks the TTFT or TPOT limit.
     Latency,

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::curve::Curve;
-use super::cycle::{Cycle, Steps, cycle, micro_batches, most_prefill_requests, prefill_requests};
+use super::cycle::{Cycle, Steps, cycle, most_prefill_requests, prefill_requests};
 use super::{Engine, Limit, Load, Objective, Serving, Unservable};
 use crate::time::Ns;
 
@@ -19,12 +19,32 @@ const PROMISE: f64 = 1.005;
 ///
 /// Without a concurrency and for throughput, the batch is the one that yields most within the
 /// limits; for latency it is one request. With a concurrency, all of it runs that fits, or less
-/// where a limit asks for it; the rest waits. The step functions are called at most 40 times for
-/// a `max_batch` of 4096.
+/// where a limit asks for it; the rest waits. A batch that the load names is taken as far as it
+/// fits; if it is the one that would be chosen, what keeps that from growing is the limit. The step
+/// functions are called at most 40 times for a `max_batch` of 4096, twice that with a batch.
 ///
 /// # Errors
 /// [`Unservable`] says which limit even the smallest batch breaks.
 pub fn serve(engine: &Engine, load: &Load) -> Result<Serving, Unservable> {
+    let Some(batch) = load.batch else { return choose(engine, load) };
+    let free = Load { batch: None, ..*load };
+    match choose(engine, &free) {
+        Ok(chosen) if chosen.replica_batch == batch => Ok(chosen),
+        _ => run_batch(engine, load, batch),
+    }
+}
+
+/// The service at a batch.
+fn run_batch(engine: &Engine, load: &Load, batch: u64) -> Result<Serving, Unservable> {
+    if load.osl == 0 || batch == 0 || load.concurrency == Some(0) {
+        return Err(Unservable::Steps);
+    }
+    let (most, capped_by) = capacity(engine, &Load { max_batch: batch, ..*load })?;
+    let chosen = Evaluated::exact(engine, load, most, &Fixed::of(engine, load));
+    accept(engine, load, chosen, capped_by)
+}
+
+fn choose(engine: &Engine, load: &Load) -> Result<Serving, Unservable> {
     if load.osl == 0 || load.max_batch == 0 || load.concurrency == Some(0) {
         return Err(Unservable::Steps);
     }
@@ -132,7 +152,7 @@ impl Evaluated {
         decode: impl FnOnce(u64) -> (f64, f64),
         prefill: impl FnOnce(u64) -> (f64, f64),
     ) -> Evaluated {
-        let (micro_batches, size) = micro_batches(batch, engine.stages);
+        let (micro_batches, size) = load.micro_batches(batch, engine.stages);
         let decode = decode(size);
         let prefill_requests = prefill_requests(load, batch);
         let (prefill, prefill_interval) = prefill(prefill_requests);
@@ -186,7 +206,7 @@ impl Evaluated {
         Serving {
             batch: running,
             replica_batch: self.batch,
-            micro_batch: micro_batches(self.batch, engine.stages).1,
+            micro_batch: load.micro_batches(self.batch, engine.stages).1,
             prefill_requests: self.steps.prefill_requests,
             ttft: Ns::from_ns(self.cycle.ttft + queueing),
             tpot: Ns::from_ns(self.cycle.tpot),
@@ -244,7 +264,7 @@ fn stop_reason(load: &Load) -> Limit {
 /// grow by whole tiles.
 fn best(engine: &Engine, load: &Load, most: u64, fixed: Fixed) -> Option<Evaluated> {
     let mut curves = Curves::sample(engine, load, most, fixed);
-    let mut batches = candidates(most, engine.stages);
+    let mut batches = candidates(most, load.micro_batches.unwrap_or(engine.stages));
     let mut found: Option<Evaluated> = None;
     let mut back_off = BACK_OFF;
     for _ in 0..TRIES {
@@ -253,7 +273,7 @@ fn best(engine: &Engine, load: &Load, most: u64, fixed: Fixed) -> Option<Evaluat
         };
         let Some(guess) = curves.best(engine, load, &batches).filter(promises) else { break };
         let exact = Evaluated::exact(engine, load, guess.batch, &curves.fixed);
-        curves.learn(engine, &exact);
+        curves.learn(engine, load, &exact);
         if exact.within(engine, load) {
             found = Some(found.map_or(exact, |found| better(load, found, exact)));
         } else {
@@ -284,7 +304,7 @@ struct Curves {
 
 impl Curves {
     fn sample(engine: &Engine, load: &Load, most: u64, fixed: Fixed) -> Curves {
-        let largest = micro_batches(most, engine.stages).1;
+        let largest = load.micro_batches(most, engine.stages).1;
         let together = most_prefill_requests(load).min(most);
         Curves {
             decode: Curve::sample(largest, |size| decode_step(engine, load, size)),
@@ -299,8 +319,8 @@ impl Curves {
     }
 
     /// Adds the steps of an exact evaluation to the samples.
-    fn learn(&mut self, engine: &Engine, exact: &Evaluated) {
-        let (_, size) = micro_batches(exact.batch, engine.stages);
+    fn learn(&mut self, engine: &Engine, load: &Load, exact: &Evaluated) {
+        let (_, size) = load.micro_batches(exact.batch, engine.stages);
         let steps = &exact.steps;
         self.decode.insert(size, steps.decode);
         self.prefill.insert(steps.prefill_requests, (steps.prefill, steps.prefill_interval));

@@ -6,11 +6,11 @@
 
 use super::feed::Around;
 use super::mover::Costs;
-use crate::splits;
+use crate::offers::Offers;
 use shardc_ir::flow::{self, Assignment, Side};
 use shardc_ir::layout::{Layout, Partial, ReduceKind, axes};
 use shardc_ir::mesh::{AxisRef, Mesh};
-use shardc_ir::rule::{DimFactors, FactorId, FactorKind, PartialRule, Rule};
+use shardc_ir::rule::{PartialRule, Rule};
 use shardc_ir::types::{Kind, Type};
 
 /// An assignment, and the layouts in which operands are fed.
@@ -91,72 +91,18 @@ impl Chooser<'_> {
     }
 
     fn assignment(&self, order: &[Side]) -> Assignment {
-        let mut assignment = Assignment { axes: vec![Vec::new(); self.rule.factors.len()] };
+        let mut offers = Offers::new(self.rule, self.mesh);
         for &side in order {
             let (dims, layout) = match side {
                 Side::Operand(i) => (&self.rule.operands[i], &self.operands[i].1),
                 Side::Result(i) => (&self.rule.results[i], &self.results[i].1),
             };
             if matches!(side, Side::Result(_)) {
-                self.reduce(&mut assignment, layout);
+                offers.reduce(layout);
             }
-            self.offer(&mut assignment, dims, layout);
+            offers.offer(dims, layout);
         }
-        assignment
-    }
-
-    /// Axes that a result has pending split what is reduced, if that is one factor.
-    fn reduce(&self, assignment: &mut Assignment, layout: &Layout) {
-        for partial in &layout.unreduced {
-            let factors = self.rule.factors.iter().enumerate();
-            let mut of_kind =
-                factors.filter(|(_, f)| f.kind == FactorKind::Reduction(partial.kind));
-            if let (Some((factor, _)), None) = (of_kind.next(), of_kind.next()) {
-                self.take(assignment, factor, &partial.axes);
-            }
-        }
-    }
-
-    /// Takes what the dimensions of a layout offer to their factors.
-    fn offer(&self, assignment: &mut Assignment, dims: &DimFactors, layout: &Layout) {
-        for (d, factors) in dims.iter().enumerate() {
-            let at = (Side::Operand(0), d);
-            let Ok(dealt) = flow::deal(self.rule, self.mesh, factors, &layout.dims[d], at) else {
-                continue;
-            };
-            for (factor, list) in dealt {
-                self.take(assignment, factor, &list);
-            }
-        }
-    }
-
-    /// Extends a factor by the axes of `list` that are free, as far as the split stays legal.
-    fn take(&self, assignment: &mut Assignment, factor: FactorId, list: &[AxisRef]) {
-        if list.is_empty() || !self.is_outermost(assignment, factor) {
-            return;
-        }
-        let now = &assignment.axes[factor];
-        let Some(gain) = axes::strip_prefix(self.mesh, list, now) else { return };
-        let used = assignment.axes.concat();
-        let gain = splits::free_prefix(self.mesh, &gain, &used);
-        let wanted = [&now[..], &gain].concat();
-        assignment.axes[factor] =
-            splits::legal_prefix(&self.rule.factors[factor], self.mesh, &wanted);
-    }
-
-    /// Whether all factors before this one in the dimensions that carry it are split completely:
-    /// only then do its parts lie together.
-    fn is_outermost(&self, assignment: &Assignment, factor: FactorId) -> bool {
-        let full = |f: &FactorId| {
-            let parts = self.mesh.size_of(&assignment.axes[*f]);
-            self.rule.factors[*f].size.as_fixed() == Some(parts)
-        };
-        let before = |factors: &Vec<FactorId>| {
-            let at = factors.iter().position(|f| *f == factor);
-            factors[..at.unwrap_or(0)].iter().all(full)
-        };
-        let values = self.rule.operands.iter().chain(&self.rule.results);
-        values.flatten().all(before)
+        offers.assignment
     }
 
     /// Per way, what may still pend on each operand: late ways first.

@@ -23,13 +23,13 @@ use std::cmp::Ordering;
 pub const WORKSPACE_BYTES: u64 = 128 << 20;
 
 /// Evaluates plans of one model on one cluster under one load.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Evaluator<'a> {
     /// The logical program of each phase.
     pub(super) prefill: &'a Module,
     pub(super) decode: &'a Module,
-    facts: Facts,
-    weights: Weights,
+    pub(super) facts: Facts,
+    pub(super) weights: Weights,
     /// The cluster, all of whose devices are used.
     pub cluster: &'a Cluster,
     /// Whose kernels are priced.
@@ -106,6 +106,16 @@ pub struct Lowered {
     pub groups: Groups,
 }
 
+/// What Megatron's rule is told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ByRule<'a> {
+    pub degrees: &'a Degrees,
+    pub exchange: ExpertExchange,
+    pub groups: &'a Groups,
+    /// Pins that win over the rule's.
+    pub pins: &'a [Pin],
+}
+
 impl<'a> Evaluator<'a> {
     /// An evaluator; `prefill` and `decode` are logical programs of one model.
     #[allow(clippy::too_many_arguments)]
@@ -170,24 +180,34 @@ impl<'a> Evaluator<'a> {
         exchange: ExpertExchange,
         observe: &mut dyn FnMut(Phase, &'static str, &Module),
     ) -> Result<Lowered> {
-        let groups = Groups::new(degrees, &self.facts, self.cluster.node.devices);
-        let mut run = |phase: Phase| self.lower_phase(phase, degrees, exchange, &groups, observe);
+        let groups = self.groups(degrees);
+        let pins = self.user_pins(&groups)?;
+        let by = ByRule { degrees, exchange, groups: &groups, pins: &pins };
+        let mut run = |phase: Phase| self.lower_phase(phase, &by, observe);
         let (prefill, decode) = (run(Phase::Prefill)?, run(Phase::Decode)?);
         Ok(Lowered { prefill, decode, groups })
     }
 
-    fn lower_phase(
+    /// Mesh and axis groups of degrees.
+    pub(super) fn groups(&self, degrees: &Degrees) -> Groups {
+        Groups::new(degrees, &self.facts, self.cluster.node.devices)
+    }
+
+    /// The user's pins on a mesh.
+    fn user_pins(&self, groups: &Groups) -> Result<Vec<Pin>> {
+        self.pins.map_or(Ok(Vec::new()), |text| Pin::parse_file(text, groups))
+    }
+
+    /// Lowers a phase as Megatron's rule says, further pins winning.
+    pub(super) fn lower_phase(
         &self,
         phase: Phase,
-        degrees: &Degrees,
-        exchange: ExpertExchange,
-        groups: &Groups,
+        by: &ByRule<'_>,
         observe: &mut dyn FnMut(Phase, &'static str, &Module),
     ) -> Result<(Module, Provenance)> {
+        let ByRule { degrees, exchange, groups, pins: further } = *by;
         let mut pins = megatron::pins(groups, phase, exchange);
-        if let Some(text) = self.pins {
-            pins.extend(Pin::parse_file(text, groups)?);
-        }
+        pins.extend_from_slice(further);
         let (logical, new) = match phase {
             Phase::Prefill => (self.prefill, self.load.isl),
             Phase::Decode => (self.decode, 1),
@@ -233,7 +253,7 @@ impl<'a> Evaluator<'a> {
         if self.pins.is_some() {
             return None;
         }
-        let groups = Groups::new(degrees, &self.facts, self.cluster.node.devices);
+        let groups = self.groups(degrees);
         let pins = megatron::pins(&groups, Phase::Decode, ExpertExchange::AllToAll);
         let device = Memory::of_device(&self.cluster.device, degrees.devices(), self.mem_fraction);
         let weights = self.weights.at_least(&pins, &groups.mesh, degrees.pp);
@@ -296,7 +316,7 @@ impl<'a> Evaluator<'a> {
     /// Whether the ways to reach experts differ: they do not where every rank that holds experts
     /// has all their tokens anyway.
     fn exchange_matters(&self, degrees: &Degrees) -> bool {
-        let groups = Groups::new(degrees, &self.facts, self.cluster.node.devices);
+        let groups = self.groups(degrees);
         let pins = |phase, exchange| megatron::pins(&groups, phase, exchange);
         let (all_to_all, all_gather) = (ExpertExchange::AllToAll, ExpertExchange::AllGather);
         self.facts.is_moe()
@@ -330,9 +350,11 @@ impl<'a> Evaluator<'a> {
         exchange: ExpertExchange,
         best: Option<&Evaluated>,
     ) -> Result<std::result::Result<Evaluated, Refusal>> {
-        let groups = Groups::new(degrees, &self.facts, self.cluster.node.devices);
+        let groups = self.groups(degrees);
+        let pins = self.user_pins(&groups)?;
+        let by = ByRule { degrees, exchange, groups: &groups, pins: &pins };
         let run = |phase| {
-            let module = self.lower_phase(phase, degrees, exchange, &groups, &mut |_, _, _| {})?;
+            let module = self.lower_phase(phase, &by, &mut |_, _, _| {})?;
             Priceable::of(module.0, self.cluster)
         };
         let prefill = run(Phase::Prefill)?;

@@ -1,7 +1,7 @@
 //! Plans whose layouts are chosen operator by operator: lowering and evaluating them.
 
 use super::candidate::{Evaluated, Evaluator, Lowered, Refusal};
-use super::headline::Headline;
+use super::headline::{Headline, headline};
 use super::ready::{Priceable, Ready};
 use crate::pipeline::lower_scheduled;
 use crate::propagate_shardings::Provenance;
@@ -27,6 +27,14 @@ pub struct Layouts {
 }
 
 impl Layouts {
+    /// The layouts of two schedules, of the logical programs of prefill and decoding.
+    pub fn new([prefill, decode]: [&Module; 2], [of_prefill, of_decode]: [Schedule; 2]) -> Self {
+        let (first, _) = headline(prefill, &of_prefill);
+        let (second, groups) = headline(decode, &of_decode);
+        let headlines = [first, second];
+        Layouts { prefill: of_prefill, decode: of_decode, headlines, groups }
+    }
+
     /// The degrees of the heaviest layers in a phase.
     pub fn headline(&self, phase: Phase) -> &Headline {
         match phase {
@@ -52,7 +60,7 @@ impl Evaluator<'_> {
         }
     }
 
-    fn lower_layouts(
+    pub(super) fn lower_layouts(
         &self,
         degrees: &Degrees,
         layouts: &Layouts,
@@ -91,14 +99,19 @@ impl Evaluator<'_> {
         layouts: &Layouts,
     ) -> Result<std::result::Result<Evaluated, Refusal>> {
         let lowered = self.lower_layouts(degrees, layouts, &mut |_, _, _| {})?;
+        let ready = self.ready(degrees, lowered)?;
+        let layouts = Some(Box::new(layouts.clone()));
+        Ok(ready.serve(&self.terms()).map(|plan| Evaluated { layouts, ..plan }))
+    }
+
+    /// Programs that are verified, and can be priced.
+    pub(super) fn ready(&self, degrees: &Degrees, lowered: Lowered) -> Result<Ready> {
         let Lowered { prefill, decode, groups } = lowered;
         for module in [&prefill.0, &decode.0] {
             verify(module).map_err(|mut errors| errors.swap_remove(0))?;
         }
         let read = |module| Priceable::of(module, self.cluster);
         let phases = (read(prefill.0)?, read(decode.0)?);
-        let ready = Ready::new(degrees, ExpertExchange::AllToAll, groups, phases);
-        let layouts = Some(Box::new(layouts.clone()));
-        Ok(ready.serve(&self.terms()).map(|plan| Evaluated { layouts, ..plan }))
+        Ok(Ready::new(degrees, ExpertExchange::AllToAll, groups, phases))
     }
 }

@@ -1,6 +1,7 @@
 //! Searches for a plan: one evaluator, several ways to choose what it evaluates.
 
 mod candidate;
+mod decided;
 mod degrees;
 mod exact;
 mod headline;

@@ -77,7 +77,7 @@ impl Pin {
 }
 
 /// Reads `[{dp}, {}, {tp, gpu0}] unreduced [sum {cp}]` with group names and axis names.
-fn expand(text: &str, groups: &Groups) -> std::result::Result<Layout, String> {
+pub(crate) fn expand(text: &str, groups: &Groups) -> std::result::Result<Layout, String> {
     let (dims, pending) = match text.split_once("unreduced") {
         Some((dims, pending)) => (dims, bracketed(pending)?),
         None => (text, ""),
@@ -119,7 +119,7 @@ fn braced(text: &str) -> std::result::Result<Vec<(&str, &str)>, String> {
 }
 
 /// The axes of a comma-separated list of groups, axes and sub-axes.
-fn resolve(list: &str, groups: &Groups) -> std::result::Result<Vec<AxisRef>, String> {
+pub(crate) fn resolve(list: &str, groups: &Groups) -> std::result::Result<Vec<AxisRef>, String> {
     let mut out = Vec::new();
     for name in list.split(',').map(str::trim).filter(|n| !n.is_empty()) {
         match groups.named.iter().find(|(n, _)| *n == name) {
