@@ -19,6 +19,10 @@ shardc_ir::codes! {
     UNKNOWN_DTYPE = "U008", User, "no number format has this name";
     /// No profile has this name.
     UNKNOWN_PROFILE = "U009", User, "no profile has this name";
+    /// A search that keeps pins does not search layouts.
+    PINS_UNSEARCHED = "U010", User, "a search of layouts has none to search while some are pinned";
+    /// No operator takes a pinned layout.
+    PIN_BYPASSED = "U011", User, "no operator takes a value in the layout that a pin gives it";
     /// The compiler gave up where it should not.
     PANIC = "X901", Internal, "the compiler stopped at a bug of its own";
     /// No operator has that name.

@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 const MAX_TEXT: u64 = 16 << 20;
 /// Largest pin file, bytes: some ten thousand lines.
 const MAX_PINS: u64 = 1 << 20;
+/// Largest schedule, bytes.
+const MAX_SCHEDULE: u64 = 4 << 20;
 /// Largest index of a checkpoint, bytes; the largest published ones have about 50 MB.
 const MAX_INDEX: u64 = 128 << 20;
 
@@ -110,6 +112,14 @@ pub fn cluster(name: &str) -> Outcome<Cluster> {
 /// Errors: `U002` and `U003`, or text that is not UTF-8.
 pub fn pins(path: &Path) -> Outcome<Source> {
     text(path, MAX_PINS, "a file of lines `pattern: layout`")
+}
+
+/// Reads a schedule, or the one in a plan's directory.
+///
+/// Errors: `U002` and `U003`, or text that is not UTF-8.
+pub fn schedule(path: &Path) -> Outcome<Source> {
+    let path = if path.is_dir() { path.join("schedule.toml") } else { path.to_path_buf() };
+    text(&path, MAX_SCHEDULE, "a schedule, such as the schedule.toml of a plan's directory")
 }
 
 /// Reads a program of the IR, or standard input for `-`.

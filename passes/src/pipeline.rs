@@ -113,6 +113,22 @@ pub fn lower(
     Ok((module, provenance))
 }
 
+/// Brings a logical module to sharded level by the first passes of the pipeline `lower`.
+///
+/// # Errors
+/// As [`lower`].
+pub fn shard(logical: &Module, lowering: &Lowering<'_>) -> Result<Module> {
+    let mut module = logical.clone();
+    module.mesh = Some(lowering.groups.mesh.clone());
+    pins::apply(&mut module, lowering.pins)?;
+    let sizes = lowering.sizes.iter().map(|(name, value)| (name.to_string(), *value));
+    let options = Options { sizes: sizes.collect(), ..Options::default() };
+    for pass in LOWER.iter().take(2).filter_map(|name| Pass::named(name)) {
+        pass.apply(&mut module, &options)?;
+    }
+    Ok(module)
+}
+
 /// Lowers a logical module to local programs as a schedule says: the schedule stands for the passes
 /// that decide layouts and insert reshards.
 ///

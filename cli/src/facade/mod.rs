@@ -15,8 +15,10 @@ mod alternatives;
 mod check;
 mod exchange;
 mod launch;
+mod notes;
 mod plan;
 pub mod pricing;
+mod scheduled;
 pub mod service;
 mod sources;
 mod weights;
@@ -35,6 +37,7 @@ use shardc_frontend::graph::{self, GraphOptions};
 use shardc_frontend::spec::{DType, ModelSpec, Quantisation};
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::graph::Module;
+use shardc_passes::schedule::tree::Node;
 use shardc_passes::search::Method;
 use shardc_passes::strategy::Degrees;
 
@@ -81,6 +84,8 @@ pub struct Request {
     pub stages: Option<Vec<u64>>,
     /// Text of the user's pin file.
     pub pins: Option<String>,
+    /// Decisions that take the place of a search (docs/schedule.md).
+    pub schedule: Option<Node>,
 }
 
 impl Request {
@@ -98,6 +103,7 @@ impl Request {
             layout: None,
             stages: None,
             pins: None,
+            schedule: None,
         }
     }
 

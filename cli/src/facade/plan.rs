@@ -1,6 +1,6 @@
 //! From a model to a plan: search, then the chosen program once more with its numbers.
 
-use super::{Exchange, Model, Request, alternatives, check};
+use super::{Exchange, Model, Request, alternatives, check, notes, scheduled};
 use shardc_cost::machine::Cluster;
 use shardc_cost::serving::Load;
 use shardc_cost::time::Ns;
@@ -9,6 +9,8 @@ use shardc_ir::graph::Module;
 use shardc_passes::absorb_latent_attention::absorb_latent_attention;
 use shardc_passes::evaluate::{Basis, Breakdown, Category, Pricing, StepModel};
 use shardc_passes::registry;
+use shardc_passes::schedule::Decisions;
+use shardc_passes::schedule::tree::Node;
 use shardc_passes::search::{self, Evaluated, Evaluator, Found, Lowered, Proof, Reading, bindings};
 use shardc_passes::strategy::megatron::Phase;
 use std::collections::BTreeMap;
@@ -70,6 +72,8 @@ pub struct Plan {
     pub stage_layers: Vec<u64>,
     /// Prefill, then decode.
     pub phases: Vec<PhasePlan>,
+    /// All decisions, as `--schedule` takes them.
+    pub schedule: Node,
     /// Warnings about the model and the request.
     pub notes: Vec<Diagnostic>,
 }
@@ -81,10 +85,13 @@ pub struct Plan {
 /// infeasible) no plan fits.
 pub fn plan(request: &Request, model: &Model, progress: &mut dyn FnMut(u64, u64)) -> Result<Plan> {
     check::request(request)?;
+    if let Some(schedule) = &request.schedule {
+        return scheduled::plan(request, model, schedule);
+    }
     let programs = Programs::of(model)?;
     let evaluator = programs.evaluator(request, &request.cluster, request.pins.as_deref());
     match search::search(&evaluator, request.method, request.layout, progress)? {
-        Ok(found) => programs.describe(request, model, &evaluator, found),
+        Ok(found) => programs.describe(request, model, &evaluator, found, None),
         Err(nothing) => Err(alternatives::explain(request, model, *nothing)?),
     }
 }
@@ -109,7 +116,7 @@ pub fn plan_fewest(
         let cluster = request.cluster.take(count)?;
         let evaluator = programs.evaluator(request, &cluster, request.pins.as_deref());
         match search::search(&evaluator, request.method, None, progress)? {
-            Ok(found) => return programs.describe(request, model, &evaluator, found),
+            Ok(found) => return programs.describe(request, model, &evaluator, found, None),
             Err(_) => continue,
         }
     }
@@ -157,26 +164,30 @@ impl Programs {
         evaluator
     }
 
-    /// The plan of what a search found.
-    fn describe(
+    /// The plan of what a search found, or of decisions that were given.
+    pub(super) fn describe(
         &self,
         request: &Request,
         model: &Model,
         evaluator: &Evaluator<'_>,
         found: Found,
+        given: Option<&Decisions>,
     ) -> Result<Plan> {
         let best = found.best;
         let mut phases = phases(evaluator, &best)?;
         if evaluator.pins.is_some() {
-            let plain = self.evaluator(request, evaluator.cluster, None);
+            let mut plain = self.evaluator(request, evaluator.cluster, None);
+            plain.stage_layers = evaluator.stage_layers;
             let plain = plain.lower(&best.degrees, best.exchange, &mut |_, _, _| {})?;
             let programs = [&plain.prefill.0, &plain.decode.0];
             for (phase, program) in phases.iter_mut().zip(programs) {
                 phase.mixed = phase.local() != Some(program);
             }
         }
-        let mut notes = model.notes.clone();
-        notes.extend(check::warnings(request, model));
+        let mut warnings = model.notes.clone();
+        warnings.extend(check::warnings(request, model));
+        warnings.extend(notes::of_pins(request, evaluator.pins, &best.groups, &phases)?);
+        let schedule = scheduled::schedule_of(evaluator, &best, given)?;
         check::countable(&best.serving, evaluator.cluster)?;
         Ok(Plan {
             model: model.clone(),
@@ -188,7 +199,8 @@ impl Programs {
             evaluations: found.evaluations,
             proof: found.proof,
             phases,
-            notes,
+            schedule,
+            notes: warnings,
         })
     }
 }

@@ -9,6 +9,8 @@ use shardc_cost::profile::Profile;
 use shardc_cost::serving::Load;
 use shardc_ir::diag::Result;
 use shardc_passes::evaluate::Breakdown;
+use shardc_passes::schedule::tree::{Node, Tree};
+use shardc_passes::schedule::{self, Batching, Checked, Decisions, batching};
 use shardc_passes::search::{self, Evaluated, Evaluator, Refusal, Terms, Ways};
 use shardc_passes::strategy::megatron::Phase;
 use shardc_passes::strategy::{Degrees, Facts};
@@ -23,6 +25,8 @@ pub struct Pricing {
     programs: Programs,
     facts: Facts,
     plans: Slots<Layout, Result<Ways>>,
+    /// By the text of a schedule without its batches, and by devices of a node and of the cluster.
+    schedules: Slots<(String, (u64, u64)), Checked<Ways>>,
 }
 
 /// What programs depend on.
@@ -34,13 +38,25 @@ struct Layout {
     devices: (u64, u64),
 }
 
+/// What is priced.
+#[derive(Clone, Debug)]
+pub enum Choice {
+    /// Megatron's layouts of some degrees, with the better way to reach experts.
+    Degrees {
+        /// Parallel degrees.
+        degrees: Degrees,
+        /// Layers of each pipeline stage; balanced where `None`.
+        stages: Option<Vec<u64>>,
+    },
+    /// Decisions (docs/schedule.md).
+    Schedule(Node),
+}
+
 /// A layout under a load.
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
-    /// Parallel degrees.
-    pub degrees: Degrees,
-    /// Layers of each pipeline stage; balanced where `None`.
-    pub stages: Option<Vec<u64>>,
+    /// The layout.
+    pub choice: Choice,
     /// The cluster, all of whose devices are used.
     pub cluster: &'a Cluster,
     /// Whose kernels are priced.
@@ -72,55 +88,93 @@ impl Pricing {
     pub fn of(model: &Model) -> Result<Self> {
         let programs = Programs::of(model)?;
         let facts = Facts::of(&programs.prefill);
-        Ok(Pricing { programs, facts, plans: Slots::default() })
+        Ok(Pricing { programs, facts, plans: Slots::default(), schedules: Slots::default() })
     }
 
     /// Layouts whose programs are kept.
     pub fn kept(&self) -> usize {
-        self.plans.len()
+        self.plans.len() + self.schedules.len()
     }
 
     /// Forgets all programs.
     pub fn forget(&self) {
         self.plans.clear();
+        self.schedules.clear();
     }
 
     /// Prices a layout under a load.
     ///
     /// # Errors
-    /// A number out of range, degrees that are not legal, or a pass refuses the program.
-    pub fn answer(&self, question: &Question<'_>) -> Result<Answer> {
+    /// A number out of range, degrees or decisions that are not legal, or a pass refuses the program.
+    pub fn answer(&self, question: &Question<'_>) -> Checked<Answer> {
         check::load(&question.load, question.mem_fraction)?;
-        let (devices, node) = (question.cluster.devices(), question.cluster.node.devices);
-        question.degrees.check(&self.facts, devices, node)?;
-        let layout = Layout {
-            degrees: question.degrees,
-            stages: question.stages.clone(),
-            devices: (node, devices),
-        };
-        let slot = self.plans.slot(layout);
-        let ways = slot.get_or_init(|| self.prepare(question));
-        let ways = ways.as_ref().map_err(Clone::clone)?;
-        let load = question.load;
-        let terms = Terms {
-            cluster: question.cluster,
-            profile: question.profile,
-            load,
-            max_len: load.isl.saturating_add(load.osl),
-            mem_fraction: question.mem_fraction,
-        };
-        Ok(describe(ways, &terms))
+        match &question.choice {
+            Choice::Degrees { degrees, stages } => self.of_degrees(question, *degrees, stages),
+            Choice::Schedule(schedule) => self.of_schedule(question, schedule),
+        }
     }
 
-    /// The programs of a layout: for each way to reach experts that differs from the others.
-    fn prepare(&self, question: &Question<'_>) -> Result<Ways> {
+    fn of_degrees(
+        &self,
+        question: &Question<'_>,
+        degrees: Degrees,
+        stages: &Option<Vec<u64>>,
+    ) -> Checked<Answer> {
+        let (devices, node) = (question.cluster.devices(), question.cluster.node.devices);
+        degrees.check(&self.facts, devices, node)?;
+        let layout = Layout { degrees, stages: stages.clone(), devices: (node, devices) };
+        let slot = self.plans.slot(layout);
+        let ways = slot.get_or_init(|| {
+            let mut evaluator = self.evaluator(question);
+            evaluator.stage_layers = stages.as_deref();
+            evaluator.prepare(&degrees)
+        });
+        let ways = ways.as_ref().map_err(Clone::clone)?;
+        Ok(describe(ways, &question.terms(question.load)))
+    }
+
+    fn of_schedule(&self, question: &Question<'_>, schedule: &Node) -> Checked<Answer> {
+        let load = batching(schedule)?.of(question.load);
+        let devices = (question.cluster.node.devices, question.cluster.devices());
+        let slot = self.schedules.slot((layouts(schedule).to_toml(), devices));
+        let ways = slot.get_or_init(|| {
+            let evaluator = self.evaluator(question);
+            let decisions = schedule::read(&evaluator.site(), schedule)?;
+            let decisions = Decisions { batching: Batching::default(), ..decisions };
+            let (ready, _) = evaluator.prepare_decisions(&decisions)?;
+            Ok(Ways::one(ready))
+        });
+        let ways = ways.as_ref().map_err(Clone::clone)?;
+        Ok(describe(ways, &question.terms(load)))
+    }
+
+    /// What lowers programs so that they serve every load.
+    fn evaluator<'a>(&'a self, question: &Question<'a>) -> Evaluator<'a> {
         let load = Load { isl: SIZES.0, ..question.load };
         let Programs { prefill, decode } = &self.programs;
         let Question { cluster, profile, mem_fraction, .. } = *question;
-        let mut evaluator =
-            Evaluator::new(prefill, decode, cluster, profile, load, SIZES.1, mem_fraction, None);
-        evaluator.stage_layers = question.stages.as_deref();
-        evaluator.prepare(&question.degrees)
+        Evaluator::new(prefill, decode, cluster, profile, load, SIZES.1, mem_fraction, None)
+    }
+}
+
+/// A schedule without its batches: what programs depend on.
+fn layouts(schedule: &Node) -> Node {
+    let Tree::Table(rows) = &schedule.tree else { return schedule.clone() };
+    let batches = ["batch", "micro_batches", "chunk"];
+    let rows = rows.iter().filter(|(key, _)| !batches.contains(&key.name.as_str()));
+    Tree::Table(rows.cloned().collect()).into()
+}
+
+impl<'a> Question<'a> {
+    /// Under which terms a load is judged.
+    fn terms(&self, load: Load) -> Terms<'a> {
+        Terms {
+            cluster: self.cluster,
+            profile: self.profile,
+            load,
+            max_len: load.isl.saturating_add(load.osl),
+            mem_fraction: self.mem_fraction,
+        }
     }
 }
 

@@ -20,17 +20,14 @@ const PROMISE: f64 = 1.005;
 /// Without a concurrency and for throughput, the batch is the one that yields most within the
 /// limits; for latency it is one request. With a concurrency, all of it runs that fits, or less
 /// where a limit asks for it; the rest waits. A batch that the load names is taken as far as it
-/// fits; if it is the one that would be chosen, what keeps that from growing is the limit. The step
-/// functions are called at most 40 times for a `max_batch` of 4096, twice that with a batch.
+/// fits. The step functions are called at most 40 times for a `max_batch` of 4096.
 ///
 /// # Errors
 /// [`Unservable`] says which limit even the smallest batch breaks.
 pub fn serve(engine: &Engine, load: &Load) -> Result<Serving, Unservable> {
-    let Some(batch) = load.batch else { return choose(engine, load) };
-    let free = Load { batch: None, ..*load };
-    match choose(engine, &free) {
-        Ok(chosen) if chosen.replica_batch == batch => Ok(chosen),
-        _ => run_batch(engine, load, batch),
+    match load.batch {
+        Some(batch) => run_batch(engine, load, batch),
+        None => choose(engine, load),
     }
 }
 

@@ -6,6 +6,7 @@ use crate::strategy::Pin;
 use crate::strategy::megatron::Phase;
 use shardc_cost::time::Ns;
 use shardc_ir::diag::{Diagnostic, Result};
+use shardc_ir::graph::Module;
 use shardc_ir::layout::{Layout, axes};
 use shardc_ir::mesh::{AxisRef, Mesh};
 use std::collections::{BTreeMap, BTreeSet};
@@ -175,19 +176,21 @@ pub fn alternatives(
 }
 
 /// Whether some phase has the value, as it is computed or after it moved, in a layout.
-pub fn forms(view: &View, (func, value): (&str, &str), layout: &Layout) -> bool {
-    view.phases.iter().any(|phase| {
-        let module = &phase.sharded;
-        let (Some(id), Some(mesh)) = (module.func(func), &module.mesh) else { return false };
-        let func = &module.funcs[id];
-        func.values.iter().any(|(v, data)| {
-            let own = data.name.strip_prefix(value);
-            own.is_some_and(|rest| rest.is_empty() || rest.starts_with(".moved"))
-                && func.layout(v).is_some_and(|found| {
-                    let unreduced = layout.unreduced.clone();
-                    Layout { unreduced, ..found.clone() }.same_placement(layout, mesh)
-                })
-        })
+pub fn forms(view: &View, place: (&str, &str), layout: &Layout) -> bool {
+    view.phases.iter().any(|phase| formed(&phase.sharded, place, layout))
+}
+
+/// Whether a program at sharded level has a value, as it is computed or after it moved, in a layout.
+pub fn formed(module: &Module, (func, value): (&str, &str), layout: &Layout) -> bool {
+    let (Some(id), Some(mesh)) = (module.func(func), &module.mesh) else { return false };
+    let func = &module.funcs[id];
+    func.values.iter().any(|(v, data)| {
+        let own = data.name.strip_prefix(value);
+        own.is_some_and(|rest| rest.is_empty() || rest.starts_with(".moved"))
+            && func.layout(v).is_some_and(|found| {
+                let unreduced = layout.unreduced.clone();
+                Layout { unreduced, ..found.clone() }.same_placement(layout, mesh)
+            })
     })
 }
 

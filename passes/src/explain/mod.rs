@@ -1,22 +1,26 @@
 //! Why a plan is what it is: where layouts come from, what each operator and reshard costs, and what
 //! other layouts would cost.
 //!
-//! A [`Subject`] is a plan as it was before propagation: logical programs with pinned layouts, and
-//! the steps that they are priced at. Lowering it gives a [`View`]; lowering it with one more pin
+//! A [`Subject`] is a plan as it was before propagation: logical programs with pinned layouts or a
+//! schedule, and the steps that they are priced at. Lowering it gives a [`View`]; lowering it with one more pin
 //! gives another, and the difference of the two is what the pin costs.
 
 mod alternatives;
 mod reasons;
 mod reshards;
 
-pub use alternatives::{Difference, PhaseDifference, Verdict, alternatives, difference, forms};
+pub use alternatives::{
+    Difference, PhaseDifference, Verdict, alternatives, difference, formed, forms,
+};
 pub use reasons::{Reason, Use, reasons, uses};
 pub use reshards::{Moved, reshards};
 
 use crate::codes;
 use crate::evaluate::{MemoryModel, Pricing, StepModel};
-use crate::pipeline::{Lowering, lower};
+use crate::pipeline::{Lowering, Observer, lower, lower_scheduled};
 use crate::propagate_shardings::Provenance;
+use crate::registry::Options;
+use crate::schedule::{Schedule, pinned};
 use crate::search::bindings;
 use crate::strategy::megatron::Phase;
 use crate::strategy::{Groups, Pin};
@@ -25,13 +29,15 @@ use shardc_ir::dim::Bindings;
 use shardc_ir::graph::Module;
 use shardc_ir::nearest::nearest;
 
-/// One phase of a plan before propagation, and the step that it is priced at.
+/// One phase of a plan before layouts are decided, and the step that it is priced at.
 #[derive(Clone, Debug)]
 pub struct Stated {
     /// Which phase.
     pub phase: Phase,
     /// The logical program with its pinned layouts.
     pub logical: Module,
+    /// All its layouts, where they are decided operator by operator and not by pins.
+    pub schedule: Option<Schedule>,
     /// Requests of all replicas in a micro-batch.
     pub requests: u64,
     /// New tokens of each.
@@ -111,18 +117,23 @@ impl Subject<'_> {
     }
 
     fn phase(&self, stated: &Stated, pins: &[Pin]) -> Result<PhaseView> {
-        let lowering = Lowering {
-            groups: &self.groups,
-            pins,
-            sizes: &stated.sizes,
-            stage_layers: &self.stage_layers,
-        };
         let mut sharded = None;
-        let (local, provenance) = lower(&stated.logical, &lowering, &mut |pass, module| {
-            if pass == "insert-reshards" {
+        let mut keep = |pass: &'static str, module: &Module| {
+            if matches!(pass, "insert-reshards" | "apply-schedule") {
                 sharded = Some(module.clone());
             }
-        })?;
+        };
+        let (local, provenance) = match &stated.schedule {
+            None => self.by_pins(stated, pins, &mut keep)?,
+            Some(schedule) => {
+                let wanted = pinned(schedule, &stated.logical, pins)?;
+                let sizes = stated.sizes.map(|(name, size)| (name.to_string(), size)).to_vec();
+                let stage_layers = self.stage_layers.clone();
+                let options = Options { sizes, stage_layers, max_edits: None };
+                let local = lower_scheduled(&stated.logical, &wanted, &options, &mut keep)?;
+                (local, Provenance::default())
+            }
+        };
         let sharded = sharded.unwrap_or_else(|| local.clone());
         let bind = |module| bindings(module, stated.requests, stated.new, stated.context);
         Ok(PhaseView {
@@ -134,6 +145,21 @@ impl Subject<'_> {
             local,
             provenance,
         })
+    }
+
+    fn by_pins(
+        &self,
+        stated: &Stated,
+        pins: &[Pin],
+        observe: Observer<'_>,
+    ) -> Result<(Module, Provenance)> {
+        let lowering = Lowering {
+            groups: &self.groups,
+            pins,
+            sizes: &stated.sizes,
+            stage_layers: &self.stage_layers,
+        };
+        lower(&stated.logical, &lowering, observe)
     }
 
     /// Bytes of the stage that holds most.

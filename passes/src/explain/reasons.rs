@@ -32,9 +32,14 @@ pub struct Use {
 /// where that is another: then the value moves.
 pub fn reasons(subject: &Subject<'_>, view: &PhaseView, place: (&str, &str)) -> Vec<Reason> {
     let Some(laid) = Laid::of(view, place) else { return Vec::new() };
-    let by = pinned(subject, view.phase, place);
+    let stated = subject.phases.iter().find(|stated| stated.phase == view.phase);
+    let scheduled = stated.is_some_and(|stated| stated.schedule.is_some());
+    let by = match scheduled {
+        true => Some("decided by the schedule".to_string()),
+        false => pinned(subject, view.phase, place),
+    };
     let mut out = laid.asked(by.as_deref());
-    out.extend(laid.left());
+    out.extend(laid.left(scheduled));
     out.extend(laid.pending());
     out.extend(laid.unused(by.as_deref()));
     out
@@ -81,7 +86,7 @@ impl<'a> Laid<'a> {
     }
 
     /// Axes that stand where nothing asked for them.
-    fn left(&self) -> Vec<Reason> {
+    fn left(&self, scheduled: bool) -> Vec<Reason> {
         let reason = |(dim, list): (usize, &Vec<AxisRef>)| {
             let asked = |axis: &AxisRef| {
                 let meets = |e: &&Entry| e.dim == dim && axes::overlap(self.mesh, e.axis, *axis);
@@ -89,7 +94,11 @@ impl<'a> Laid<'a> {
             };
             let left: Vec<AxisRef> = list.iter().copied().filter(|axis| !asked(axis)).collect();
             let what = format!("dim {dim} {{{}}}", plain(self.mesh, &left));
-            (!left.is_empty()).then(|| Reason { what, why: left_so(self.func, self.value) })
+            let why = || match scheduled {
+                true => split_so(self.func, self.value, dim),
+                false => left_so(self.func, self.value),
+            };
+            (!left.is_empty()).then(|| Reason { what, why: why() })
         };
         self.layout.dims.iter().enumerate().filter_map(reason).collect()
     }
@@ -137,6 +146,23 @@ fn pinned(subject: &Subject<'_>, phase: Phase, (func, value): (&str, &str)) -> O
         }
     }
     Some("pinned by the user or the search".to_string())
+}
+
+/// Why a schedule has an axis in a dimension.
+fn split_so(func: &Func, value: Value, dim: usize) -> String {
+    let Def::Result(inst, at) = func.values[value].def else {
+        return "the schedule has it enter so".to_string();
+    };
+    let op = func.insts[inst].op.info().name;
+    let rule = func.insts[inst].op.rule(&func.operand_types(inst), &func.result_types(inst));
+    let factors = rule.as_ref().and_then(|rule| Some((rule, rule.results.get(at)?.get(dim)?)));
+    match factors {
+        Some((rule, factors)) => {
+            let names: Vec<&str> = factors.iter().map(|&f| rule.factors[f].name.as_str()).collect();
+            format!("the schedule splits factor {} of `{op}`", names.join(", "))
+        }
+        None => format!("`{op}` leaves it so"),
+    }
 }
 
 /// Why an axis stands where nothing asked for it.

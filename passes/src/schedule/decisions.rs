@@ -2,7 +2,7 @@
 
 use super::Schedule;
 use crate::strategy::megatron::{ExpertExchange, Phase};
-use crate::strategy::{Degrees, Pin};
+use crate::strategy::{Degrees, Groups, Pin};
 use shardc_cost::serving::Load;
 use shardc_ir::graph::Module;
 use shardc_ir::mesh::Mesh;
@@ -86,6 +86,13 @@ impl Decisions {
                 Degrees { tp, pp, dp, ep, etp, ..Degrees::default() }
             }
         }
+    }
+
+    /// The text of a pin file that says what a rule's pins say; none where there is no pin.
+    pub fn pin_text(&self, groups: &Groups) -> Option<String> {
+        let Base::Rule(rule) = &self.base else { return None };
+        let line = |pin: &Pin| format!("{}: {}\n", pin.pattern, pin.show_layout(groups));
+        (!rule.pins.is_empty() && self.is_plain()).then(|| rule.pins.iter().map(line).collect())
     }
 
     /// Whether the base decides everything.

@@ -10,12 +10,24 @@
 mod apply;
 mod decisions;
 mod extract;
+mod fault;
+mod illegal;
+mod pinned;
+mod read;
+mod sections;
+mod site;
 pub mod tree;
 mod walk;
+mod write;
 
 pub use apply::{apply_schedule, complete, stated};
 pub use decisions::{Base, Batching, Decisions, Rule};
 pub use extract::extract;
+pub use fault::{Checked, Fault};
+pub use pinned::pinned;
+pub use read::{KEYS, VERSION, batching, devices, read};
+pub use site::Site;
+pub use write::write;
 
 use shardc_ir::flow::Assignment;
 use shardc_ir::graph::{Inst, Module, Value};

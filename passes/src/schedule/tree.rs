@@ -74,7 +74,7 @@ impl Node {
     /// Reads TOML.
     ///
     /// # Errors
-    /// `S110` where the text is none, or too long.
+    /// `S120` where the text is none, or too long.
     pub fn parse(text: &str) -> Result<Node> {
         if text.len() > MAX_TEXT {
             let message = format!("a schedule of {} bytes is too large", text.len());

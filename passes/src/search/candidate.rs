@@ -5,7 +5,7 @@ use super::prune::Weights;
 use super::ready::{Priceable, Ready, Terms};
 use crate::codes;
 use crate::evaluate::Pricing;
-use crate::pipeline::{Lowering, Observer, balanced_stages, lower};
+use crate::pipeline::{Lowering, Observer, balanced_stages, lower, shard};
 use crate::propagate_shardings::Provenance;
 use crate::strategy::megatron::{self, ExpertExchange, Phase};
 use crate::strategy::{Degrees, Facts, Groups, Pin};
@@ -116,6 +116,13 @@ pub(super) struct ByRule<'a> {
     pub pins: &'a [Pin],
 }
 
+impl Ways {
+    /// The programs of a plan that is decided.
+    pub fn one(first: Ready) -> Ways {
+        Ways { first, second: None }
+    }
+}
+
 impl<'a> Evaluator<'a> {
     /// An evaluator; `prefill` and `decode` are logical programs of one model.
     #[allow(clippy::too_many_arguments)]
@@ -189,7 +196,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Mesh and axis groups of degrees.
-    pub(super) fn groups(&self, degrees: &Degrees) -> Groups {
+    pub fn groups(&self, degrees: &Degrees) -> Groups {
         Groups::new(degrees, &self.facts, self.cluster.node.devices)
     }
 
@@ -205,19 +212,35 @@ impl<'a> Evaluator<'a> {
         by: &ByRule<'_>,
         observe: &mut dyn FnMut(Phase, &'static str, &Module),
     ) -> Result<(Module, Provenance)> {
+        let stage_layers = self.stages(by.degrees)?;
+        let observe: Observer<'_> = &mut |pass, module| observe(phase, pass, module);
+        self.with_rule(phase, by, |lowering| {
+            let lowering = Lowering { stage_layers: &stage_layers, ..*lowering };
+            lower(self.program(phase), &lowering, observe)
+        })
+    }
+
+    /// Brings a phase to sharded level as Megatron's rule says.
+    pub(super) fn shard_phase(&self, phase: Phase, by: &ByRule<'_>) -> Result<Module> {
+        self.with_rule(phase, by, |lowering| shard(self.program(phase), lowering))
+    }
+
+    fn with_rule<T>(
+        &self,
+        phase: Phase,
+        by: &ByRule<'_>,
+        lower: impl FnOnce(&Lowering<'_>) -> Result<T>,
+    ) -> Result<T> {
         let ByRule { degrees, exchange, groups, pins: further } = *by;
         let mut pins = megatron::pins(groups, phase, exchange);
         pins.extend_from_slice(further);
-        let (logical, new) = match phase {
-            Phase::Prefill => (self.prefill, self.load.isl),
-            Phase::Decode => (self.decode, 1),
+        let new = match phase {
+            Phase::Prefill => self.load.isl,
+            Phase::Decode => 1,
         };
         let requests = degrees.dp.saturating_mul(64);
         let sizes = [("B", requests), ("S", new), ("C", self.max_len)];
-        let stage_layers = self.stages(degrees)?;
-        let lowering = Lowering { groups, pins: &pins, sizes: &sizes, stage_layers: &stage_layers };
-        let observe: Observer<'_> = &mut |pass, module| observe(phase, pass, module);
-        lower(logical, &lowering, observe)
+        lower(&Lowering { groups, pins: &pins, sizes: &sizes, stage_layers: &[] })
     }
 
     /// Layers of each pipeline stage of a plan.
@@ -255,7 +278,9 @@ impl<'a> Evaluator<'a> {
         }
         let groups = self.groups(degrees);
         let pins = megatron::pins(&groups, Phase::Decode, ExpertExchange::AllToAll);
-        let device = Memory::of_device(&self.cluster.device, degrees.devices(), self.mem_fraction);
+        // Replicas of a dense model need not talk to each other.
+        let talking = degrees.devices() / if degrees.lockstep() { 1 } else { degrees.dp.max(1) };
+        let device = Memory::of_device(&self.cluster.device, talking, self.mem_fraction);
         let weights = self.weights.at_least(&pins, &groups.mesh, degrees.pp);
         let memory = Memory { weights, workspace: WORKSPACE_BYTES, ..device };
         (!memory.fits()).then_some(memory)

@@ -4,7 +4,7 @@ use super::candidate::{ByRule, Evaluated, Evaluator, Lowered, Refusal};
 use super::layouts::Layouts;
 use super::ready::{Priceable, Ready};
 use crate::schedule::{Base, Batching, Decisions, FuncSchedule, Rule, Schedule, complete, extract};
-use crate::schedule::{is_stored, stated};
+use crate::schedule::{Site, is_stored, stated};
 use crate::strategy::megatron::{ExpertExchange, Phase};
 use crate::strategy::{Degrees, Pin};
 use shardc_ir::diag::Result;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 impl Evaluator<'_> {
     /// The evaluator of plans with the stages and batches of some decisions.
-    fn asked<'b>(&'b self, decisions: &'b Decisions) -> Evaluator<'b> {
+    pub fn asked<'b>(&'b self, decisions: &'b Decisions) -> Evaluator<'b> {
         Evaluator {
             load: decisions.batching.of(self.load),
             stage_layers: Some(&decisions.stages),
@@ -119,14 +119,24 @@ impl Evaluator<'_> {
     fn extract_rule(&self, rule: &Rule, phase: Phase) -> Result<Schedule> {
         let groups = self.groups(&rule.degrees);
         let by = by_rule(rule, &groups, &rule.pins);
-        let mut sharded = None;
-        self.lower_phase(phase, &by, &mut |_, pass, module| {
-            if pass == "insert-reshards" {
-                sharded = Some(module.clone());
-            }
-        })?;
-        let logical = self.program(phase);
-        sharded.map_or_else(|| Ok(Schedule::empty(groups.mesh)), |s| extract(logical, &s))
+        extract(self.program(phase), &self.shard_phase(phase, &by)?)
+    }
+
+    /// The program for which schedules are read and written.
+    pub fn site(&self) -> Site<'_> {
+        let devices = (self.cluster.node.devices, self.devices());
+        Site { prefill: self.prefill, decode: self.decode, facts: &self.facts, devices }
+    }
+
+    /// How a plan batches requests.
+    pub fn batching_of(&self, plan: &Evaluated) -> Batching {
+        let (batch, stages) = (plan.serving.replica_batch, plan.degrees.pp);
+        let cut = self.load.micro_batches(batch, stages).0;
+        Batching {
+            batch: Some(batch),
+            micro_batches: (stages > 1 || self.load.micro_batches.is_some()).then_some(cut),
+            chunk: Some(self.load.prefill_tokens),
+        }
     }
 
     /// The decisions of a plan, as few as say them all.
@@ -134,11 +144,7 @@ impl Evaluator<'_> {
     /// # Errors
     /// The user's pins cannot be read, or the layouts do not fit the program.
     pub fn decisions_of(&self, plan: &Evaluated) -> Result<Decisions> {
-        let batching = Batching {
-            batch: Some(plan.serving.replica_batch),
-            micro_batches: self.load.micro_batches,
-            chunk: Some(self.load.prefill_tokens),
-        };
+        let batching = self.batching_of(plan);
         let stages = self.stages(&plan.degrees)?;
         let mesh = plan.groups.mesh.clone();
         let Some(layouts) = &plan.layouts else {

@@ -35,6 +35,14 @@ impl Layouts {
         Layouts { prefill: of_prefill, decode: of_decode, headlines, groups }
     }
 
+    /// The schedule of a phase.
+    pub fn of(&self, phase: Phase) -> &Schedule {
+        match phase {
+            Phase::Prefill => &self.prefill,
+            Phase::Decode => &self.decode,
+        }
+    }
+
     /// The degrees of the heaviest layers in a phase.
     pub fn headline(&self, phase: Phase) -> &Headline {
         match phase {

@@ -100,6 +100,24 @@ impl Ready {
     /// # Errors
     /// Weights and fixed items exceed memory, or the load cannot be served.
     pub fn serve(&self, terms: &Terms<'_>) -> std::result::Result<Evaluated, Refusal> {
+        match self.chosen_batch(terms) {
+            Some(found) => Ok(found),
+            None => self.serve_as_asked(terms),
+        }
+    }
+
+    /// The service at the batch that is asked for, where it is the one that would be chosen anyway:
+    /// then it is known what keeps it from growing.
+    fn chosen_batch(&self, terms: &Terms<'_>) -> Option<Evaluated> {
+        let load = terms.load;
+        let batch = load.batch?;
+        let free = Load { batch: None, micro_batches: None, ..load };
+        let found = self.serve_as_asked(&Terms { load: free, ..*terms }).ok()?;
+        let cut = |load: &Load| load.micro_batches(batch, self.degrees.pp);
+        (found.serving.replica_batch == batch && cut(&free) == cut(&load)).then_some(found)
+    }
+
+    fn serve_as_asked(&self, terms: &Terms<'_>) -> std::result::Result<Evaluated, Refusal> {
         let mut together = DECODE_REQUESTS;
         loop {
             let outcome = self.serve_with_room(terms, together)?;
@@ -167,13 +185,23 @@ impl Ready {
         program.steps.breakdown(terms.pricing(), &bind)
     }
 
+    /// What a device takes for itself; buffers for communication only where some program
+    /// communicates.
+    fn device(&self, terms: &Terms<'_>) -> Memory {
+        let talks = |program: &Priceable| !program.steps.collectives().is_empty();
+        let devices = match talks(&self.prefill) || talks(&self.decode) {
+            true => self.degrees.devices(),
+            false => 1,
+        };
+        Memory::of_device(&terms.cluster.device, devices, terms.mem_fraction)
+    }
+
     /// Memory of a device of each pipeline stage without requests, and the KV bytes of one there.
     /// Activations have room for decode steps of `together` requests of each replica, or of
     /// [`DECODE_REQUESTS`].
     pub fn stage_memory(&self, terms: &Terms<'_>, together: u64) -> Vec<(Memory, u64)> {
         let Terms { load, max_len, .. } = *terms;
-        let device =
-            Memory::of_device(&terms.cluster.device, self.degrees.devices(), terms.mem_fraction);
+        let device = self.device(terms);
         let (prefill, decode) =
             (MemoryModel::of(&self.prefill.module), MemoryModel::of(&self.decode.module));
         let dp = self.degrees.dp;
@@ -199,8 +227,7 @@ impl Ready {
             let fits = i128::from(memory.usable) - i128::from(memory.total());
             if fits < 0 { fits } else { fits / i128::from((*kv).max(1)) }
         };
-        let device =
-            Memory::of_device(&terms.cluster.device, self.degrees.devices(), terms.mem_fraction);
+        let device = self.device(terms);
         self.stage_memory(terms, together).into_iter().min_by_key(room).unwrap_or((device, 0))
     }
 }

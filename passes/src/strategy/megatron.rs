@@ -17,6 +17,19 @@ pub enum ExpertExchange {
     AllGather,
 }
 
+impl ExpertExchange {
+    /// Every way.
+    pub const ALL: [ExpertExchange; 2] = [ExpertExchange::AllToAll, ExpertExchange::AllGather];
+
+    /// Name in schedules.
+    pub fn name(self) -> &'static str {
+        match self {
+            ExpertExchange::AllToAll => "all_to_all",
+            ExpertExchange::AllGather => "all_gather",
+        }
+    }
+}
+
 /// Which of the two phases a program serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {

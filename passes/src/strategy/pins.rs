@@ -53,12 +53,25 @@ impl Pin {
     fn parse_line(line: &str, groups: &Groups) -> std::result::Result<Pin, String> {
         let (pattern, layout) =
             line.split_once(':').ok_or("there is no `:` between pattern and layout")?;
+        Pin::read(pattern, layout, groups)
+    }
+
+    /// A pin of a pattern and the text of a layout.
+    ///
+    /// # Errors
+    /// Why it cannot be read, in words.
+    pub fn read(pattern: &str, layout: &str, groups: &Groups) -> std::result::Result<Pin, String> {
         let pattern = pattern.trim();
         if pattern.len() > MAX_PATTERN {
             return Err(format!("the pattern has more than {MAX_PATTERN} bytes"));
         }
         let layout = expand(layout.trim(), groups)?;
         Ok(Pin { pattern: pattern.to_string(), layout, span: None })
+    }
+
+    /// The layout with plain names of axes, as [`read`](Self::read) takes it.
+    pub fn show_layout(&self, groups: &Groups) -> String {
+        self.layout.show(&groups.mesh).to_string().replace('"', "")
     }
 
     /// A pin of a built-in table.
@@ -68,7 +81,7 @@ impl Pin {
     }
 
     /// Whether the pin means a value of a function.
-    pub(crate) fn matches(&self, func: &str, value: &str) -> bool {
+    pub fn matches(&self, func: &str, value: &str) -> bool {
         match self.pattern.split_once('/') {
             Some((f, v)) => glob(f, func) && glob(v, value),
             None => glob(&self.pattern, value),

@@ -4,7 +4,7 @@
 mod accuracy;
 mod serving;
 
-use crate::commands::evaluate;
+use crate::commands::evaluate::{self, bench::Kind};
 use crate::failure::{InSource, Outcome};
 use crate::{input, output};
 use shardc::facade::{self, Request};
@@ -27,6 +27,9 @@ pub struct BenchArgs {
     /// Time `evaluate` instead: so many questions about all legal layouts under many loads
     #[arg(long, value_name = "N")]
     questions: Option<usize>,
+    /// Ask about schedules that differ in one operator from Megatron's layouts, each once
+    #[arg(long, requires = "questions")]
+    schedules: bool,
     /// Compare predictions with a table of served points instead: source, engine, model, gpu,
     /// n_gpus, tp, pp, ep, precision, isl, osl, batch_or_concurrency, metric, value, note
     #[arg(long, value_name = "CSV", conflicts_with = "models")]
@@ -90,8 +93,9 @@ fn questions(args: &BenchArgs, count: usize) -> Outcome {
         "seconds",
         "a second"
     ))?;
+    let kind = if args.schedules { Kind::Schedules } else { Kind::Layouts };
     for path in &args.models {
-        let timed = evaluate::bench::time(path, &args.cluster, count)?;
+        let timed = evaluate::bench::time(path, &args.cluster, count, kind)?;
         output::print(&format!(
             "{:>10} {:>10} {:>10} {:>10.2} {:>12.0}  {}\n",
             timed.questions,

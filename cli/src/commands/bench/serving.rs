@@ -137,7 +137,7 @@ fn ask(desk: &Desk, point: &Point, configs: &BTreeMap<String, String>) -> Result
         "concurrency": point.concurrency,
         "waves": point.fixed_batch.then_some(1 << 20),
     });
-    desk.answer(question.to_string().as_bytes())
+    desk.answer(question.to_string().as_bytes()).map_err(|fault| fault.diagnostic)
 }
 
 /// The machine of a GPU's name; Argonne's A100 have 40 GB.

@@ -96,10 +96,21 @@ impl Document<'_> {
             files.push((format!("launch/{}.json", plan.phase), plan.to_text()));
         }
         files.insert(0, ("weights.json".to_string(), weights(&self.plan.model.published)));
+        files.insert(0, ("schedule.toml".to_string(), self.schedule()));
         let mut names = vec!["plan.json".to_string()];
         names.extend(files.iter().map(|(name, _)| name.clone()));
         files.insert(0, ("plan.json".to_string(), format!("{:#}\n", self.full(&names))));
         Ok(files)
+    }
+
+    /// The text of `schedule.toml`.
+    fn schedule(&self) -> String {
+        let (model, cluster) = (&self.plan.model.spec.name, &self.plan.cluster.name);
+        format!(
+            "# Every decision of a plan of {model} on {cluster}. Change a line, and compile again:\n\
+             # shardc compile MODEL --cluster NAME --schedule schedule.toml\n\n{}",
+            self.plan.schedule.to_toml()
+        )
     }
 
     /// The text of `plan.json`; no path but those inside the directory is in it.
@@ -120,9 +131,13 @@ impl Document<'_> {
         out
     }
 
-    /// The name of the search, or `layout` where the user forced the degrees.
+    /// The name of the search, or `layout` or `schedule` where the user decided.
     pub fn search(&self) -> &str {
-        if self.request.layout.is_some() { "layout" } else { &self.args.search }
+        match (&self.request.schedule, self.request.layout) {
+            (Some(_), _) => "schedule",
+            (None, Some(_)) => "layout",
+            (None, None) => &self.args.search,
+        }
     }
 
     fn model(&self) -> Value {
@@ -191,7 +206,7 @@ impl Document<'_> {
             "kv_dtype": request.model.kv_dtype.map(|d| d.name()),
             "max_len": request.context(),
             "mem_fraction": request.mem_fraction,
-            "search": args.search,
+            "search": if request.schedule.is_some() { "schedule" } else { &args.search },
             "layout": args.layout,
             "pins": request.pins,
             "seed": args.effort.seed,
@@ -287,6 +302,12 @@ fn of_step(phase: &PhasePlan) -> Map<String, Value> {
     phase.collectives.iter().map(count).collect()
 }
 
+/// Every item of memory apart; they add up to the total.
+pub fn itemised(memory: &Memory) -> Value {
+    let name = |name: &str| if name == "reserve" { "driver" } else { name }.to_string();
+    memory.items().into_iter().map(|(item, bytes)| (name(item), json!(bytes))).collect()
+}
+
 /// Weights and caches of a program.
 fn stored(module: &Module, program: &Func, bind: &Bindings) -> Value {
     let kept = program
@@ -305,6 +326,7 @@ fn stored(module: &Module, program: &Func, bind: &Bindings) -> Value {
 }
 
 /// The fullest rank. The items up to `reserve` add up to `total`; `reserve_items` is its inside.
+/// `items` are the same bytes with communication and driver apart, as `shardc evaluate` has them.
 fn memory(m: &Memory) -> Value {
     json!({
         "weights": m.weights,
@@ -315,6 +337,7 @@ fn memory(m: &Memory) -> Value {
         "total": m.total(),
         "capacity": m.capacity,
         "reserve_items": {"communication": m.communication, "driver": m.reserve},
+        "items": itemised(m),
         "usable": m.usable,
     })
 }

@@ -8,15 +8,17 @@ mod screen;
 mod sources;
 
 use crate::failure::{Failure, InSource, Outcome};
-use crate::input::{self, ModelFiles};
+use crate::input::{self, ModelFiles, Source};
 use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
 use shardc::facade::{self, Model, Plan, Request};
 use shardc_frontend::index;
 use shardc_ir::diag::Diagnostic;
+use shardc_passes::schedule::tree::Node;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
+pub use document::itemised;
 pub use request::RequestArgs;
 pub use sources::plus_minus;
 
@@ -28,7 +30,7 @@ pub use sources::plus_minus;
 pub struct CompileArgs {
     #[command(flatten)]
     request: RequestArgs,
-    /// Write plan.json and the program after each pass into this directory
+    /// Write plan.json, schedule.toml and the program after each pass into this directory
     #[arg(short = 'o', value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print JSON
@@ -59,11 +61,14 @@ pub fn run(args: &CompileArgs) -> Outcome {
 pub fn compiled(args: &RequestArgs) -> Outcome<(Request, Plan)> {
     let files = input::model(&args.model.path)?;
     let pins = args.pin.as_deref().map(input::pins).transpose()?;
-    let request = request::build(args, &files, pins.as_ref())?;
+    let schedule = args.schedule.as_deref().map(input::schedule).transpose()?;
+    let node = |source: &Source| Node::parse(&source.text).in_source(source);
+    let node = schedule.as_ref().map(node).transpose()?;
+    let request = request::build(args, &files, pins.as_ref(), node)?;
     let mut model = facade::read_model(&request.model).in_source(&files.config)?;
     model.notes.extend(check_index(&files, &model)?);
-    let plan = choose(args, &request, &model).map_err(|failure| match &pins {
-        Some(pins) => failure.within(pins),
+    let plan = choose(args, &request, &model).map_err(|failure| match schedule.or(pins) {
+        Some(source) => failure.within(&source),
         None => failure,
     })?;
     Ok((request, plan))
@@ -84,7 +89,9 @@ fn choose(args: &RequestArgs, request: &Request, model: &Model) -> Result<Plan, 
         }
     };
     let plan = match args.gpus {
-        Some(request::Gpus::Auto) => facade::plan_fewest(request, model, &mut progress),
+        Some(request::Gpus::Auto) if request.schedule.is_none() => {
+            facade::plan_fewest(request, model, &mut progress)
+        }
         _ => facade::plan(request, model, &mut progress),
     };
     if let Some(bar) = &bar {

@@ -10,6 +10,8 @@ use shardc_cost::profile::Profile;
 use shardc_cost::serving::{Load, Objective};
 use shardc_cost::time::Ns;
 use shardc_ir::diag::{Diagnostic, Result};
+use shardc_passes::schedule::devices;
+use shardc_passes::schedule::tree::Node;
 use shardc_passes::search::Method;
 use shardc_passes::search::outer::{Effort, Moves, Start};
 use shardc_passes::strategy::Degrees;
@@ -178,6 +180,10 @@ pub struct RequestArgs {
     /// Pin layouts: a file of lines `op-pattern: layout`, such as `*/attn.o: [{dp}, {}, {tp}]`
     #[arg(long, value_name = "FILE")]
     pub pin: Option<PathBuf>,
+    /// Take all decisions from a schedule, the schedule.toml of a plan's directory, and search
+    /// nothing (docs/schedule.md)
+    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["layout", "stages", "search"])]
+    pub schedule: Option<PathBuf>,
     /// Whose kernels are priced: vllm, sglang, trtllm, tensorrt, shardc
     #[arg(long, value_name = "NAME", default_value = "vllm")]
     pub profile: String,
@@ -186,11 +192,17 @@ pub struct RequestArgs {
 /// The request of a command line.
 ///
 /// Errors: a flag's value that means nothing, a cluster that cannot be read or taken.
-pub fn build(args: &RequestArgs, files: &ModelFiles, pins: Option<&Source>) -> Outcome<Request> {
+pub fn build(
+    args: &RequestArgs,
+    files: &ModelFiles,
+    pins: Option<&Source>,
+    schedule: Option<Node>,
+) -> Outcome<Request> {
     let pool = input::cluster(args.cluster.as_deref().ok_or_else(no_cluster)?)?;
-    let cluster = match args.gpus {
-        Some(Gpus::Count(n)) => pool.take(n)?,
-        Some(Gpus::Auto) | None => pool.clone(),
+    let cluster = match (args.gpus, schedule.as_ref().and_then(devices)) {
+        (Some(Gpus::Count(n)), _) => pool.take(n)?,
+        (_, Some(n)) => pool.take(n)?,
+        (_, None) => pool.clone(),
     };
     let objective = match args.objective {
         Goal::Throughput => Objective::Throughput,
@@ -221,6 +233,7 @@ pub fn build(args: &RequestArgs, files: &ModelFiles, pins: Option<&Source>) -> O
         layout: args.layout.as_deref().map(Degrees::parse).transpose()?,
         stages: args.stages.clone(),
         pins: pins.map(|source| source.text.clone()),
+        schedule,
     })
 }
 

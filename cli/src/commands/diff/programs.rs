@@ -81,7 +81,7 @@ fn sharded(plan: &Plan, phase: &str) -> Outcome<Option<Module>> {
     let files = plan.json["files"].as_array().into_iter().flatten();
     let wanted = |name: &&str| {
         name.starts_with(&format!("ir/{phase}/"))
-            && name.ends_with("-insert-reshards.sir")
+            && ["-insert-reshards.sir", "-apply-schedule.sir"].iter().any(|end| name.ends_with(end))
             && !name.contains("..")
     };
     let name = files.filter_map(|f| f.as_str()).find(wanted);

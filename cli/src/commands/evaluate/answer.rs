@@ -1,5 +1,6 @@
 //! An answer as a JSON object.
 
+use crate::commands::compile::itemised;
 use serde_json::{Map, Value, json};
 use shardc::facade::pricing::{Answer, Question};
 use shardc_cost::memory::Memory;
@@ -80,7 +81,10 @@ fn memory(fullest: &Memory, answer: &Answer) -> Value {
 
 fn items(memory: &Memory) -> Map<String, Value> {
     let items = memory.items().into_iter().chain([("total", memory.total())]);
-    items.map(|(name, bytes)| (name.to_string(), json!(bytes))).collect()
+    let mut out: Map<String, Value> =
+        items.map(|(name, bytes)| (name.to_string(), json!(bytes))).collect();
+    out.insert("items".to_string(), itemised(memory));
+    out
 }
 
 fn times(breakdown: &Breakdown) -> Value {

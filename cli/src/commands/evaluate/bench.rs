@@ -7,9 +7,10 @@ use crate::input;
 use rayon::prelude::*;
 use serde_json::json;
 use shardc::facade;
-use shardc_ir::diag::Result;
+use shardc_ir::graph::Module;
+use shardc_passes::schedule::Checked;
 use shardc_passes::search::legal_degrees;
-use shardc_passes::strategy::{Degrees, Facts};
+use shardc_passes::strategy::{Degrees, Facts, Groups};
 use std::path::Path;
 use std::time::Instant;
 
@@ -19,6 +20,15 @@ const LOADS: [(u64, u64); 6] =
 const CONCURRENCY: [u64; 8] = [1, 8, 32, 64, 128, 256, 512, 2048];
 /// Questions that are answered at once, about as many as one lot of standard input holds.
 const LOT: usize = 4096;
+
+/// What questions ask about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// All legal degrees, each under many loads.
+    Layouts,
+    /// Schedules, each under one load.
+    Schedules,
+}
 
 /// What was timed.
 #[derive(Clone, Copy, Debug)]
@@ -37,22 +47,77 @@ pub struct Timed {
 /// that takes, from the first question to the last answer as text.
 ///
 /// Errors: a model or cluster that cannot be read.
-pub fn time(path: &Path, cluster: &str, count: usize) -> Outcome<Timed> {
-    let (lines, layouts) = questions(path, cluster, count)?;
+pub fn time(path: &Path, cluster: &str, count: usize, kind: Kind) -> Outcome<Timed> {
+    let (lines, layouts) = match kind {
+        Kind::Layouts => questions(path, cluster, count)?,
+        Kind::Schedules => schedules(path, cluster, count)?,
+    };
     let desk = Desk::default();
     let start = Instant::now();
     let mut refused = 0;
     for lot in lines.chunks(LOT) {
-        let answers: Vec<Result<String>> = lot
+        let answers: Vec<Checked<String>> = lot
             .par_iter()
             .map(|line| desk.answer(line.as_bytes()).map(|answer| answer.to_string()))
             .collect();
-        let served = |a: &&Result<String>| a.as_ref().is_ok_and(|a| a.contains("\"fits\":true"));
+        let served = |a: &&Checked<String>| a.as_ref().is_ok_and(|a| a.contains("\"fits\":true"));
         refused += answers.len() - answers.iter().filter(served).count();
         desk.tidy();
     }
     let seconds = start.elapsed().as_secs_f64();
     Ok(Timed { questions: lines.len(), layouts, refused, seconds })
+}
+
+/// Questions that each give one factor of one operator other axes than Megatron's layouts do: as
+/// many schedules as questions, each to be lowered.
+fn schedules(path: &Path, cluster: &str, count: usize) -> Outcome<(Vec<String>, usize)> {
+    let files = input::model(path)?;
+    let args = ModelArgs { path: path.to_path_buf(), assume: None, dtype: None };
+    let model = facade::read_model(&args.request(&files)?).in_source(&files.config)?;
+    let taken = input::cluster(cluster)?;
+    let facts = Facts::of(&model.logical);
+    let mut lines = Vec::new();
+    for degrees in legal_degrees(&facts, taken.devices()) {
+        let mesh = Groups::new(&degrees, &facts, taken.node.devices).mesh;
+        for (func, name, factor) in factors(&model.logical) {
+            let axes = mesh.axes.iter().map(|a| a.name.as_str()).chain([""]);
+            lines.extend(axes.map(|axes| {
+                let schedule = json!({
+                    "degrees": degrees.flag(),
+                    "both": {func: {name: {factor.as_str(): axes}}},
+                });
+                json!({
+                    "model": path.display().to_string(),
+                    "cluster": cluster,
+                    "schedule": schedule,
+                    "isl": 1024,
+                    "osl": 256,
+                    "concurrency": 64,
+                })
+                .to_string()
+            }));
+        }
+    }
+    // Neighbours differ in one axis: every so many lines are as far apart as the space.
+    let step = (lines.len() / count.max(1)).max(1);
+    let lines: Vec<String> = lines.into_iter().step_by(step).take(count).collect();
+    let layouts = lines.len();
+    Ok((lines, layouts))
+}
+
+/// Function, operator and factor of everything that a schedule may split.
+fn factors(module: &Module) -> Vec<(&str, &str, String)> {
+    let mut out = Vec::new();
+    for func in module.funcs.values() {
+        for &inst in &func.body {
+            let data = &func.insts[inst];
+            let rule = data.op.rule(&func.operand_types(inst), &func.result_types(inst));
+            let (Some(rule), Some(&value)) = (rule, data.results.first()) else { continue };
+            let name = func.values[value].name.as_str();
+            out.extend(rule.factors.into_iter().map(|f| (func.name.as_str(), name, f.name)));
+        }
+    }
+    out
 }
 
 /// Questions as lines, and the number of layouts that they name.

@@ -4,6 +4,7 @@ mod answer;
 pub mod bench;
 mod fields;
 pub mod question;
+mod tree;
 
 use crate::failure::{Outcome, to_json};
 use crate::output;
@@ -12,6 +13,7 @@ use rayon::prelude::*;
 use serde_json::{Value, json};
 use shardc::codes;
 use shardc_ir::diag::Diagnostic;
+use shardc_passes::schedule::Fault;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
 
@@ -84,7 +86,22 @@ fn answer(desk: &Desk, line: &[u8]) -> String {
     }
     let answer: Value = match desk.answer(line) {
         Ok(answer) => answer,
-        Err(diagnostic) => json!({ "error": to_json(&diagnostic, None) }),
+        Err(fault) => json!({ "error": error(&fault) }),
     };
     format!("{answer}\n")
+}
+
+/// A diagnostic, and of a decision that is not legal what it is about and what could stand there.
+fn error(fault: &Fault) -> Value {
+    let mut out = to_json(&fault.diagnostic, None);
+    let parts = [("operator", &fault.operator), ("dim", &fault.dim), ("axis", &fault.axis)];
+    for (key, part) in parts {
+        if let Some(part) = part {
+            out[key] = json!(part);
+        }
+    }
+    if !fault.legal.is_empty() {
+        out["legal"] = json!(fault.legal);
+    }
+    out
 }

@@ -2,12 +2,13 @@
 
 use super::answer;
 use super::fields::Fields;
+use super::tree;
 use crate::args;
 use crate::failure::{Failure, Outcome};
 use crate::input;
 use serde_json::Value;
 use shardc::codes;
-use shardc::facade::pricing::{Pricing, Question};
+use shardc::facade::pricing::{Choice, Pricing, Question};
 use shardc::facade::{self, ModelRequest};
 use shardc::slots::Slots;
 use shardc_cost::machine::Cluster;
@@ -16,16 +17,18 @@ use shardc_cost::serving::Load;
 use shardc_frontend::config::read_quantisation;
 use shardc_frontend::spec::{Quantisation, Scheme};
 use shardc_ir::diag::{Diagnostic, Result};
+use shardc_passes::schedule::{self, Checked};
 use shardc_passes::strategy::Degrees;
 use std::path::{Path, PathBuf};
 
 /// Keys of a question.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "id",
     "model",
     "cluster",
     "gpus",
     "layout",
+    "schedule",
     "profile",
     "precision",
     "kv_precision",
@@ -68,31 +71,23 @@ impl Desk {
     ///
     /// Errors: a line that is no question, a model or cluster that cannot be read, a layout that
     /// is not legal.
-    pub fn answer(&self, line: &[u8]) -> Result<Value> {
+    pub fn answer(&self, line: &[u8]) -> Checked<Value> {
         let value: Value = serde_json::from_slice(line).map_err(|error| {
             let message = format!("the line is not JSON: {error}");
             let help = "give one JSON object a line";
             Box::new(Diagnostic::error(codes::QUESTION, message).help(help))
         })?;
-        if value.get("schedule").is_some() {
-            let message = "schedules are not read yet: only the degrees of a `layout` are";
-            let help = "give `layout` with tp, pp, dp, cp, ep and etp";
-            return Err(Box::new(Diagnostic::error(codes::QUESTION_FIELD, message).help(help)));
-        }
         let fields = Fields::of("question", &value, &KEYS)?;
-        let nothing = Value::Object(serde_json::Map::new());
-        let layout = Fields::of("layout", fields.get("layout").unwrap_or(&nothing), &DEGREES)?;
-        let degrees = degrees(&layout)?;
+        let choice = choice(&fields)?;
         let profile = profile(fields.text("profile")?.unwrap_or("vllm"))?;
         let load = load(&fields, &profile)?;
         let profile = streaming(profile, &load);
-        let cluster = self.cluster(&fields, &degrees)?;
+        let cluster = self.cluster(&fields, &choice)?;
         let key = model_key(&fields)?;
         let slot = self.models.slot(key.clone());
         let model = slot.get_or_init(|| read(&key)).as_ref().map_err(Clone::clone)?;
         let question = Question {
-            degrees,
-            stages: layout.counts("stages")?,
+            choice,
             cluster: &cluster,
             profile: &profile,
             load,
@@ -103,12 +98,17 @@ impl Desk {
     }
 
     /// The devices of a question: as many as its layout takes, unless it says how many.
-    fn cluster(&self, fields: &Fields<'_>, degrees: &Degrees) -> Result<Cluster> {
+    fn cluster(&self, fields: &Fields<'_>, choice: &Choice) -> Result<Cluster> {
         let name = fields.needed("cluster", fields.text("cluster")?)?;
         let slot = self.clusters.slot(name.to_string());
         let read = || input::cluster(name).map_err(|failure| cause(&failure));
         let whole = slot.get_or_init(read).as_ref().map_err(Clone::clone)?;
-        whole.take(fields.count("gpus")?.unwrap_or(degrees.devices()))
+        let taken = match choice {
+            Choice::Degrees { degrees, .. } => degrees.devices(),
+            // What is wrong with such a schedule is said when it is read.
+            Choice::Schedule(node) => schedule::devices(node).unwrap_or(whole.devices()),
+        };
+        whole.take(fields.count("gpus")?.unwrap_or(taken))
     }
 
     /// Forgets what is too much to keep.
@@ -127,6 +127,23 @@ impl Desk {
         }
         if self.clusters.len() > KEPT.2 {
             self.clusters.clear();
+        }
+    }
+}
+
+/// What is priced: degrees, or a schedule.
+fn choice(fields: &Fields<'_>) -> Result<Choice> {
+    let nothing = Value::Object(serde_json::Map::new());
+    match (fields.get("layout"), fields.get("schedule")) {
+        (Some(_), Some(_)) => {
+            let message = "a question has `layout` or `schedule`, not both";
+            let help = "a schedule says its degrees itself: leave `layout` out";
+            Err(Box::new(Diagnostic::error(codes::QUESTION_FIELD, message).help(help)))
+        }
+        (None, Some(schedule)) => Ok(Choice::Schedule(tree::from_json(schedule))),
+        (layout, None) => {
+            let layout = Fields::of("layout", layout.unwrap_or(&nothing), &DEGREES)?;
+            Ok(Choice::Degrees { degrees: degrees(&layout)?, stages: layout.counts("stages")? })
         }
     }
 }

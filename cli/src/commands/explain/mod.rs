@@ -43,7 +43,8 @@ pub fn run(args: &ExplainArgs) -> Outcome {
     let mut out = Map::new();
     out.insert("model".to_string(), json!(source.name));
     out.insert("cluster".to_string(), json!(source.cluster.name));
-    out.insert("layout".to_string(), json!(source.degrees.flag()));
+    let layout = if source.scheduled { "schedule".to_string() } else { source.degrees.flag() };
+    out.insert("layout".to_string(), json!(layout));
     out.insert("mesh".to_string(), json!(subject.groups.mesh.to_string()));
     match (&args.op, &args.why_not) {
         (None, _) => {
@@ -71,11 +72,14 @@ pub fn run(args: &ExplainArgs) -> Outcome {
 
 fn header(source: &Source) -> String {
     let subject = source.subject();
+    let layout = match source.scheduled {
+        true => format!("layouts operator by operator, replicas: {}", source.degrees.dp),
+        false => source.degrees.to_string(),
+    };
     format!(
-        "plan      {} on {}: {}\n          {}\n",
+        "plan      {} on {}: {layout}\n          {}\n",
         source.name,
         source.cluster.summary(),
-        source.degrees,
         subject.groups.mesh
     )
 }

@@ -3,16 +3,18 @@
 use super::ExplainArgs;
 use crate::commands::compile;
 use crate::commands::plan_file::{self, cluster_of, damaged, profile, verified};
-use crate::failure::Outcome;
+use crate::failure::{InSource, Outcome};
 use crate::input;
 use serde::Deserialize;
-use shardc::codes;
 use shardc_cost::machine::Cluster;
 use shardc_cost::profile::Profile;
-use shardc_ir::diag::Diagnostic;
+use shardc_cost::serving::Load;
 use shardc_ir::graph::{Level, Module};
 use shardc_passes::evaluate::Pricing;
 use shardc_passes::explain::{Stated, Subject};
+use shardc_passes::schedule::tree::Node;
+use shardc_passes::schedule::{self, Schedule};
+use shardc_passes::search::Evaluator;
 use shardc_passes::strategy::megatron::Phase;
 use shardc_passes::strategy::{Degrees, Facts, Groups};
 use std::path::Path;
@@ -22,8 +24,10 @@ use std::path::Path;
 pub struct Source {
     /// The model's name.
     pub name: String,
-    /// Degrees of the plan.
+    /// Degrees of the plan; of one by schedule only how stages and replicas are cut.
     pub degrees: Degrees,
+    /// Whether layouts are decided operator by operator.
+    pub scheduled: bool,
     /// The machine.
     pub cluster: Cluster,
     profile: Profile,
@@ -109,7 +113,7 @@ impl Source {
 /// A phase as it was stated: `isl` and `osl` tokens a request, `requests` in a micro-batch.
 fn stated(
     phase: Phase,
-    logical: Module,
+    (logical, schedule): (Module, Option<Schedule>),
     degrees: &Degrees,
     requests: u64,
     (isl, context, max_len): (u64, u64, u64),
@@ -121,6 +125,7 @@ fn stated(
     Stated {
         phase,
         logical,
+        schedule,
         requests: degrees.dp.saturating_mul(requests),
         new,
         context,
@@ -130,17 +135,17 @@ fn stated(
 
 fn compiled(args: &ExplainArgs) -> Outcome<Source> {
     let (request, plan) = compile::compiled(&args.request)?;
-    if plan.best.layouts.is_some() {
-        return Err(by_operator().into());
-    }
+    let layouts = plan.best.layouts.as_deref();
     let degrees = plan.best.degrees;
     let sizes = (plan.load.isl, plan.load.mean_context(), request.context());
     let phases = plan.phases.iter().filter_map(|phase| {
         let (_, logical) = phase.dumps.first()?;
-        Some(stated(phase.phase, logical.clone(), &degrees, phase.requests, sizes))
+        let decided = (logical.clone(), layouts.map(|l| l.of(phase.phase).clone()));
+        Some(stated(phase.phase, decided, &degrees, phase.requests, sizes))
     });
     Ok(Source {
         phases: phases.collect(),
+        scheduled: layouts.is_some(),
         name: plan.model.spec.name.clone(),
         degrees,
         cluster: plan.cluster,
@@ -153,38 +158,80 @@ fn compiled(args: &ExplainArgs) -> Outcome<Source> {
 
 fn read(directory: &Path, cluster: Option<&str>) -> Outcome<Source> {
     let file: PlanFile = plan_file::read(directory, "plan.json")?;
-    let first = file.plan.phases.first().ok_or_else(|| damaged("the plan has no phase"))?;
-    let PhaseFile { tp, pp, dp, cp, ep, etp, .. } = *first;
-    let degrees = Degrees { tp, pp, dp, cp, ep, etp };
     let asked = &file.request;
     let cluster = cluster_of(cluster, &asked.cluster)?.take(asked.devices)?;
+    let profile = profile(&asked.profile)?;
+    let program = |phase: &str| logical(directory, &file.files, phase);
+    let programs = [program("prefill")?, program("decode")?];
+    let layers = |stage: &Stage| stage.layers[1].saturating_sub(stage.layers[0]);
+    let mut decided = match file.files.iter().any(|name| name.ends_with("-apply-schedule.sir")) {
+        true => by_schedule(directory, &file, &programs, &cluster, &profile)?,
+        false => by_degrees(&file, &programs, &cluster)?,
+    };
     let context = asked.isl.saturating_add(asked.osl.div_ceil(2));
     let mut phases = Vec::new();
     for phase in &file.plan.phases {
         let kind = if phase.name == "prefill" { Phase::Prefill } else { Phase::Decode };
-        let logical = logical(directory, &file.files, &phase.name)?;
+        let program = (programs[kind as usize].clone(), decided.schedules[kind as usize].take());
         let isl = if kind == Phase::Prefill { phase.micro_batch_tokens } else { asked.isl };
         let sizes = (isl, context, asked.max_len);
-        phases.push(stated(kind, logical, &degrees, phase.micro_batch_requests, sizes));
+        phases.push(stated(kind, program, &decided.degrees, phase.micro_batch_requests, sizes));
     }
-    let facts = phases.first().map(|stated| Facts::of(&stated.logical)).unwrap_or_default();
-    let groups = Groups::new(&degrees, &facts, cluster.node.devices);
-    if phases.iter().any(|stated| stated.logical.mesh.is_none()) {
-        return Err(by_operator().into());
-    }
-    if phases.iter().any(|stated| stated.logical.mesh.as_ref() != Some(&groups.mesh)) {
-        return Err(damaged("the plan's programs are for another mesh than its degrees").into());
-    }
-    let layers = |stage: &Stage| stage.layers[1].saturating_sub(stage.layers[0]);
     Ok(Source {
         name: file.model.name,
-        degrees,
-        profile: profile(&asked.profile)?,
+        degrees: decided.degrees,
+        scheduled: decided.scheduled,
+        profile,
         cluster,
-        groups,
+        groups: decided.groups,
         stage_layers: file.stages.iter().map(layers).collect(),
         phases,
         max_len: asked.max_len,
+    })
+}
+
+/// What a directory says of layouts.
+struct Decided {
+    degrees: Degrees,
+    groups: Groups,
+    scheduled: bool,
+    schedules: [Option<Schedule>; 2],
+}
+
+/// Layouts by degrees, which the programs' pins say.
+fn by_degrees(file: &PlanFile, programs: &[Module; 2], cluster: &Cluster) -> Outcome<Decided> {
+    let first = file.plan.phases.first().ok_or_else(|| damaged("the plan has no phase"))?;
+    let PhaseFile { tp, pp, dp, cp, ep, etp, .. } = *first;
+    let degrees = Degrees { tp, pp, dp, cp, ep, etp };
+    let groups = Groups::new(&degrees, &Facts::of(&programs[0]), cluster.node.devices);
+    if programs.iter().any(|program| program.mesh.as_ref() != Some(&groups.mesh)) {
+        return Err(damaged("the plan's programs are for another mesh than its degrees").into());
+    }
+    Ok(Decided { degrees, groups, scheduled: false, schedules: [None, None] })
+}
+
+/// Layouts operator by operator, which the plan's schedule says.
+fn by_schedule(
+    directory: &Path,
+    file: &PlanFile,
+    [prefill, decode]: &[Module; 2],
+    cluster: &Cluster,
+    profile: &Profile,
+) -> Outcome<Decided> {
+    let source = input::schedule(directory)?;
+    let node = Node::parse(&source.text).in_source(&source)?;
+    let asked = &file.request;
+    let load = Load::new(asked.isl, asked.osl);
+    let evaluator =
+        Evaluator::new(prefill, decode, cluster, profile, load, asked.max_len, 1.0, None);
+    let read = schedule::read(&evaluator.site(), &node).map_err(|fault| fault.diagnostic);
+    let decisions = read.in_source(&source)?;
+    let layouts = evaluator.resolve(&decisions)?;
+    Ok(Decided {
+        degrees: decisions.degrees(),
+        groups: layouts.groups,
+        scheduled: true,
+        schedules: [Some(layouts.prefill), Some(layouts.decode)],
     })
 }
 
@@ -199,14 +246,4 @@ fn logical(directory: &Path, files: &[String], phase: &str) -> Outcome<Module> {
         Level::Logical => Ok(module),
         _ => Err(damaged(format!("{} is not a logical program", source.name)).into()),
     }
-}
-
-/// Layouts that no degrees and pins say cannot be explained by them.
-fn by_operator() -> Box<Diagnostic> {
-    let message = "the plan's layouts are chosen operator by operator, not by degrees and pins";
-    Box::new(
-        Diagnostic::error(codes::PLAN, message)
-            .note("`assignments` in plan.json and the programs in ir/ say every layout")
-            .help("explain a plan of `--search degrees`"),
-    )
 }
