@@ -58,7 +58,7 @@ pub enum Command {
     Simulate(Box<simulate::SimulateArgs>),
     /// Hold the programs of a plan against its model, run at reduced sizes
     Verify(verify::VerifyArgs),
-    /// Check the launch plans of a plan: memory, events, order of collectives
+    /// Check a plan: its certificate, and its launch plans: memory, events, order of collectives
     Check(check::CheckArgs),
     /// Run a plan's programs with the weights of a checkpoint, on simulated devices
     Run(run::RunArgs),

@@ -49,6 +49,16 @@ impl Failure {
         Failure { source: Some(source.clone()), ..self }
     }
 
+    /// This failure, then what else is wrong.
+    pub fn and(mut self, other: Failure) -> Self {
+        let same = self.source.as_ref().map(|s| &s.name) == other.source.as_ref().map(|s| &s.name);
+        self.diagnostics.extend(other.diagnostics.into_iter().map(|d| match same {
+            true => d,
+            false => Diagnostic { primary: None, secondary: Vec::new(), ..d },
+        }));
+        self
+    }
+
     /// What is wrong first.
     pub fn first(&self) -> Option<&Diagnostic> {
         self.diagnostics.first()

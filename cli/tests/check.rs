@@ -115,3 +115,36 @@ fn cut_and_missing_files_are_named() {
     assert!(run.stderr.contains("U002") && run.stderr.contains("decode.json"), "{}", run.stderr);
     assert!(check(&scratch("check-nothing"), &[]).stderr.contains("U132"));
 }
+
+#[test]
+fn the_certificate_is_replayed() {
+    let directory = plan("check-certificate");
+    let json = check(&directory, &["--json"]).json();
+    let phases = json["certificate"].as_array().unwrap();
+    assert_eq!(phases.len(), 2);
+    for phase in phases {
+        let count = |rule: &str| phase["rules"][rule].as_u64().unwrap_or(0);
+        assert_eq!(phase["functions"], 3);
+        assert!(count("local-op") > 20 && count("all-reduce") > 0, "{phase}");
+        assert_eq!((count("repeat"), count("send"), count("recv")), (2, 1, 1), "{phase}");
+    }
+    let text = fs::read_to_string(directory.join("certificate")).unwrap();
+    assert!(text.len() < 200 << 10);
+}
+
+#[test]
+fn edited_certificates_are_refused() {
+    let said = |test: &str, from: &str, to: &str| refused(test, "certificate", from, to);
+    let rule = said("check-rule", "\"rule\":\"all-reduce\"", "\"rule\":\"all-gather\"");
+    assert!(rule.contains("R101") && rule.contains("all_reduce"), "{rule}");
+    let site = said("check-site", "\"of\":\"attn.k\"", "\"of\":\"attn.v\"");
+    assert!(site.contains("R10"), "{site}");
+    assert!(said("check-space", "\"at\":0,", "\"at\": 0,").contains("R001"));
+    assert!(said("check-schema", "\"version\": 1", "\"version\": 2").contains("R002"));
+}
+
+#[test]
+fn a_program_that_was_edited_is_not_that_of_its_certificate() {
+    let said = refused("check-logical", "ir/prefill/01-logical.sir", "eps = 1e-6", "eps = 1e-5");
+    assert!(said.contains("R003"), "{said}");
+}

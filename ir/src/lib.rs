@@ -4,6 +4,7 @@
 
 pub mod attr;
 pub mod builder;
+pub mod certificate;
 pub mod diag;
 pub mod dim;
 pub mod dtype;

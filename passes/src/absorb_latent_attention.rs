@@ -21,6 +21,9 @@ use shardc_ir::ops::shape::{Concat, Reshape, Slice, Transpose};
 use shardc_ir::rewrite::Rewriter;
 use shardc_ir::types::Type;
 
+/// The product that leads from attention over the latents to what the heads give.
+pub(crate) const VALUE_SPEC: &str = "bsngr,rnd->bsngd";
+
 /// Rewrites every expanded latent attention; an edit is an attention.
 ///
 /// # Errors
@@ -195,7 +198,7 @@ fn absorb(rewriter: &mut Rewriter<'_>, site: &Expanded) {
     let value_weight = rewriter.get(site.value_weight);
     let data = old.values[result].clone();
     let operands = vec![by_head, value_weight];
-    let op = dot("bsngr,rnd->bsngd");
+    let op = dot(VALUE_SPEC);
     let context = rewriter.emit(&data.name, op, operands, data.ty, data.sharding);
     rewriter.bind(result, context);
 }

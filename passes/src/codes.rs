@@ -37,4 +37,6 @@ codes! {
     UNKNOWN_SEARCH = "S202", User, "no search has that name";
     /// A search that decides what the request fixes.
     NOT_KEPT = "S203", User, "a search does not keep layouts or stages that the request gives";
+    /// A certificate cannot be written.
+    UNCERTAIN = "S401", Internal, "an instruction of a local program computes no part of a logical value";
 }

@@ -5,6 +5,7 @@
 
 pub mod absorb_latent_attention;
 pub mod canonicalize;
+pub mod certify;
 pub mod codes;
 pub mod cse;
 pub mod dce;

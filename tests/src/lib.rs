@@ -6,7 +6,9 @@
 
 pub mod checkpoint;
 pub mod damage;
+pub mod forge;
 pub mod golden;
+pub mod plan;
 pub mod program;
 pub mod random;
 

@@ -1,17 +1,14 @@
 //! Plans of every shipped model hold against their model, and damaged ones do not.
 
-use shardc_frontend::config::{Options, read};
-use shardc_frontend::graph::{GraphOptions, build};
 use shardc_ir::attr::F64;
-use shardc_ir::graph::{Func, FuncId, Inst, Level, Module, Value};
+use shardc_ir::graph::{Func, FuncId, Inst, Level, Value};
 use shardc_ir::ops::Op;
 use shardc_ir::verify::verify as check;
-use shardc_passes::absorb_latent_attention::absorb_latent_attention;
-use shardc_passes::pipeline::{Lowering, balanced_stages, lower};
 use shardc_passes::registry::{self, Pass};
-use shardc_passes::strategy::megatron::{self, ExpertExchange, pins};
-use shardc_passes::strategy::{Degrees, Facts, Groups};
+use shardc_passes::strategy::Facts;
+use shardc_passes::strategy::megatron::ExpertExchange;
 use shardc_tests::Outcome;
+use shardc_tests::plan::plan;
 use shardc_tests::random::Random;
 use shardc_verify::{Phase, Program, Programs, verify};
 use std::path::Path;
@@ -21,36 +18,6 @@ const DEGREES: [&str; 4] = ["tp=8,pp=2", "tp=4,dp=2,ep=8", "tp=2,cp=4,dp=2,ep=8"
 
 /// Damaged plans of each model.
 const MUTANTS: u64 = 12;
-
-/// The programs of both phases after every pass.
-fn plan(source: &str, degrees: &str, exchange: ExpertExchange) -> Result<Option<Programs>, String> {
-    let spec = read(source, &Options::default()).map_err(|d| d.to_string())?.spec;
-    let prefill = build(&spec, &GraphOptions::default()).map_err(|d| d.to_string())?;
-    let mut decode = prefill.clone();
-    absorb_latent_attention(&mut decode, &registry::Options::default())
-        .map_err(|d| d.to_string())?;
-    let (facts, degrees) = (Facts::of(&prefill), Degrees::parse(degrees).map_err(|d| d.message)?);
-    if degrees.refusal(&facts, degrees.devices()).is_some() {
-        return Ok(None);
-    }
-    let groups = Groups::new(&degrees, &facts, 8);
-    let stages = balanced_stages(facts.layers, degrees.pp);
-    let of = |logical: &Module, phase: megatron::Phase| {
-        let pins = pins(&groups, phase, exchange);
-        let sizes = [("B", 64), ("S", 512), ("C", 4096)];
-        let lowering =
-            Lowering { groups: &groups, pins: &pins, sizes: &sizes, stage_layers: &stages };
-        let mut after: Vec<Program> = Vec::new();
-        lower(logical, &lowering, &mut |pass, module| {
-            after.push(Program { pass: pass.to_string(), module: module.clone() });
-        })
-        .map_err(|d| d.to_string())?;
-        Ok::<_, String>(after)
-    };
-    let prefill = of(&prefill, megatron::Phase::Prefill)?;
-    let decode = of(&decode, megatron::Phase::Decode)?;
-    Ok(Some(Programs { prefill, decode }))
-}
 
 /// Every plan computes what its model computes.
 fn equal(_path: &Path, source: String) -> Outcome {

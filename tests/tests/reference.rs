@@ -1,4 +1,5 @@
-//! The reference is complete and in step: `docs/ir.md`, the shipped programs, and a case per rule.
+//! The reference is complete and in step: `docs/ir.md`, `docs/certificate.md`, the shipped programs,
+//! and a case per rule.
 //!
 //! `UPDATE_DOCS=1 cargo test -p shardc-tests --test reference` rewrites the generated parts.
 
@@ -42,12 +43,26 @@ fn rules() -> String {
     text.collect()
 }
 
+/// The rules that certificates may name.
+fn certificate_rules() -> String {
+    let rows = shardc_ir::certificate::RULES.iter().copied().flatten();
+    let row = |r: &shardc_ir::certificate::RuleInfo| {
+        format!("| `{}` | {} | {} |\n", r.name, r.statement, r.when)
+    };
+    format!("| rule | says | where |\n|---|---|---|\n{}", rows.map(row).collect::<String>())
+}
+
 /// The generated part of that name, as it should be.
 fn generated(name: &str) -> String {
     match name {
         "operators" => reference::markdown(),
         "rules" => rules(),
         "errors" => table("when", &text::codes::ALL.iter().collect::<Vec<_>>()) + "\n",
+        "certificate-rules" => certificate_rules(),
+        "certificate-codes" => {
+            let codes = [shardc_ir::certificate::codes::ALL, shardc_check::certificate::codes::ALL];
+            table("when", &codes.iter().copied().flatten().collect::<Vec<_>>())
+        }
         _ => panic!("there is no generated part {name}"),
     }
 }
@@ -68,12 +83,15 @@ fn regenerated(page: &str) -> String {
 }
 
 #[test]
-fn the_page_is_in_step() {
-    let (page, wanted) = (page(), regenerated(&page()));
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(root().join("docs/ir.md"), wanted).unwrap();
-    } else {
-        assert!(page == wanted, "docs/ir.md is out of step: run this test with UPDATE_DOCS=1");
+fn the_pages_are_in_step() {
+    for name in ["docs/ir.md", "docs/certificate.md"] {
+        let page = fs::read_to_string(root().join(name)).unwrap();
+        let wanted = regenerated(&page);
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            fs::write(root().join(name), wanted).unwrap();
+        } else {
+            assert!(page == wanted, "{name} is out of step: run this test with UPDATE_DOCS=1");
+        }
     }
 }
 

@@ -1,7 +1,10 @@
-//! `shardc check`: whether the launch plans of a plan's directory may be run.
+//! `shardc check`: whether the programs of a plan's directory compute what its model computes, and
+//! whether its launch plans may be run.
+
+pub mod certificate;
 
 use super::plan_file::{self, damaged, verified};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::input;
 use crate::output;
 use serde::Deserialize;
@@ -13,8 +16,11 @@ use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::launch::{LaunchPlan, Promised};
 use std::path::{Path, PathBuf};
 
-/// Checks the launch plans of a plan: memory, events, collectives, and that they do what the
-/// programs say.
+/// Checks a plan: that its local programs compute what its model computes, and that its launch plans
+/// do what the programs say.
+///
+/// The certificate says of every value of the local programs which part of which value of the model
+/// it is, and why; each step is replayed, by code that the compiler does not use.
 ///
 /// Every rank of every stage is followed through one step of each phase. A plan that passes reads
 /// nothing that was not written, orders what its streams share, fits the memory that it promises,
@@ -50,8 +56,8 @@ struct Memory {
 
 /// Runs the command.
 ///
-/// Errors: files that cannot be read or do not belong together (`K0xx`, `U132`), and everything
-/// that is wrong with the plans (`K1xx`).
+/// Errors: files that cannot be read or do not belong together (`K0xx`, `R0xx`, `U132`), everything
+/// that is wrong with the plans (`K1xx`), and what the certificate does not show (`R1xx`).
 pub fn run(args: &CheckArgs) -> Outcome {
     if !args.path.join("plan.json").is_file() {
         let message = format!("{} is no directory of a plan", args.path.display());
@@ -59,19 +65,31 @@ pub fn run(args: &CheckArgs) -> Outcome {
         return Err(Box::new(Diagnostic::error(codes::PLAN, message).help(help)).into());
     }
     let file: PlanFile = plan_file::read(&args.path, "plan.json")?;
+    let certified = certificate::check(&args.path, &file.files);
+    let (checked, certified) = match (launched(&args.path, &file), certified) {
+        (Ok(checked), Ok(certified)) => (checked, certified),
+        (Err(failure), Err(other)) => return Err(failure.and(other)),
+        (Err(failure), Ok(_)) | (Ok(_), Err(failure)) => return Err(failure),
+    };
+    output::print(&match args.json {
+        true => {
+            let phases: Vec<Value> = checked.iter().map(document).collect();
+            format!("{:#}\n", json!({ "phases": phases, "certificate": certified.document() }))
+        }
+        false => checked.iter().map(screen).chain([certified.screen()]).collect(),
+    })
+}
+
+/// The launch plans of a directory, checked.
+fn launched(directory: &Path, file: &PlanFile) -> Outcome<Vec<(LaunchPlan, Report)>> {
     let mut checked = Vec::new();
-    for name in launch_files(&file)? {
-        let (plan, report) = one(&args.path, &name)?;
+    for name in launch_files(file)? {
+        let (plan, report) = one(directory, &name)?;
         within(&plan, &file.plan.memory)?;
         checked.push((plan, report));
     }
-    agree(&checked.iter().map(|(plan, _)| plan).collect::<Vec<_>>())?;
-    output::print(&match args.json {
-        true => {
-            format!("{:#}\n", json!({ "phases": checked.iter().map(document).collect::<Vec<_>>() }))
-        }
-        false => checked.iter().map(screen).collect(),
-    })
+    agree(&checked.iter().map(|(plan, _)| plan).collect::<Vec<_>>()).map_err(Failure::from)?;
+    Ok(checked)
 }
 
 /// The launch plans that a plan lists.

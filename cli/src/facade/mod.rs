@@ -12,6 +12,7 @@
 //! ```
 
 mod alternatives;
+mod certificate;
 mod check;
 mod exchange;
 mod launch;
@@ -23,6 +24,7 @@ pub mod service;
 mod sources;
 mod weights;
 
+pub use certificate::certificate;
 pub use exchange::Exchange;
 pub use launch::launch_plans;
 pub use plan::{PhasePlan, Plan, Programs, plan, plan_fewest};

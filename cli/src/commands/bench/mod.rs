@@ -2,6 +2,7 @@
 //! predictions are.
 
 mod accuracy;
+mod certificate;
 mod serving;
 
 use crate::commands::evaluate::{self, bench::Kind};
@@ -30,6 +31,9 @@ pub struct BenchArgs {
     /// Ask about schedules that differ in one operator from Megatron's layouts, each once
     #[arg(long, requires = "questions")]
     schedules: bool,
+    /// Time certificates instead: writing and replaying them, beside compiling
+    #[arg(long, conflicts_with = "questions")]
+    certificate: bool,
     /// Compare predictions with a table of served points instead: source, engine, model, gpu,
     /// n_gpus, tp, pp, ep, precision, isl, osl, batch_or_concurrency, metric, value, note
     #[arg(long, value_name = "CSV", conflicts_with = "models")]
@@ -50,6 +54,9 @@ pub fn run(args: &BenchArgs) -> Outcome {
         return questions(args, count.min(MOST_QUESTIONS));
     }
     let cluster = input::cluster(&args.cluster)?;
+    if args.certificate {
+        return certificate::run(&args.models, &cluster);
+    }
     output::print(&format!(
         "compile for {} ({} devices)\n{:>10} {:>12} {:>12} {:>8}  model\n",
         cluster.name,

@@ -10,7 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// What a plan's directory holds at its top.
-const ENTRIES: [&str; 5] = ["plan.json", "schedule.toml", "weights.json", "ir", "launch"];
+const ENTRIES: [&str; 6] =
+    ["plan.json", "schedule.toml", "weights.json", "ir", "launch", "certificate"];
 
 /// Writes `files`, paths relative to `out` with their text, and returns their paths.
 ///

@@ -1,6 +1,7 @@
 //! A plan as JSON: the summary that `--json` prints, and `plan.json` with everything else.
 
 use super::{RequestArgs, layouts};
+use crate::commands::check::certificate;
 use crate::commands::clusters::constants;
 use crate::failure;
 use serde_json::{Map, Value, json};
@@ -10,6 +11,7 @@ use shardc_frontend::spec::ModelSpec;
 use shardc_ir::diag::Result;
 use shardc_ir::dim::Bindings;
 use shardc_ir::graph::{Func, FuncKind, Module};
+use shardc_ir::launch::Source;
 use shardc_ir::mesh::AxisRef;
 use shardc_ir::text::{print, show_type};
 use shardc_ir::types::Kind;
@@ -77,11 +79,11 @@ impl Document<'_> {
 
     /// Every file of the plan's directory: path and text, in order.
     ///
-    /// Errors: a program that no launch plan can say.
+    /// Errors: a program that no launch plan can say, or that no certificate can be written for.
     pub fn files(&self) -> Result<Vec<(String, String)>> {
-        let (mut files, mut programs) = (Vec::new(), Vec::new());
+        let (mut files, mut programs, mut sources) = (Vec::new(), Vec::new(), Vec::new());
         for phase in &self.plan.phases {
-            let mut last = String::new();
+            let (first, mut last) = (files.len(), String::new());
             for (i, (pass, module)) in phase.dumps.iter().enumerate() {
                 let text = print(module);
                 if text != last {
@@ -90,11 +92,17 @@ impl Document<'_> {
                     last = text;
                 }
             }
-            programs.extend(files.last().map(|(name, _): &(String, String)| name.clone()));
+            if let (Some(logical), Some(local)) = (files.get(first), files.last()) {
+                let source = |(name, text): &(String, String)| Source::of(name, text);
+                programs.push(local.0.clone());
+                sources.push([source(logical), source(local)]);
+            }
         }
         for plan in facade::launch_plans(self.request, self.plan, &programs)? {
             files.push((format!("launch/{}.json", plan.phase), plan.to_text()));
         }
+        let certificate = facade::certificate(self.plan, &sources)?;
+        files.push((certificate::FILE.to_string(), certificate.to_text()));
         files.insert(0, ("weights.json".to_string(), weights(&self.plan.model.published)));
         files.insert(0, ("schedule.toml".to_string(), self.schedule()));
         let mut names = vec!["plan.json".to_string()];

@@ -336,7 +336,7 @@ fn files(out: &mut String, directory: Option<&Path>, written: &[String]) {
     let of = |phase: &str| written.iter().filter(|f| f.contains(&format!("ir/{phase}/"))).count();
     let _ = writeln!(
         out,
-        "files     {}: plan.json, schedule.toml, weights.json, ir/prefill ({} programs), ir/decode ({} programs), launch",
+        "files     {}: plan.json, schedule.toml, weights.json, ir/prefill ({} programs), ir/decode ({} programs), launch, certificate",
         dir.display(),
         of("prefill"),
         of("decode")
