@@ -5,6 +5,7 @@
 mod common;
 
 use common::{model, scratch, shardc};
+use shardc_ir::launch::fingerprint;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -91,15 +92,33 @@ fn edited_launch_plans_are_refused() {
 #[test]
 fn a_program_that_was_edited_is_not_that_of_its_launch_plan() {
     let directory = plan("check-program");
-    let mut programs: Vec<PathBuf> =
-        fs::read_dir(directory.join("ir/decode")).unwrap().map(|e| e.unwrap().path()).collect();
-    programs.sort();
-    let local = programs.last().unwrap();
-    let text = fs::read_to_string(local).unwrap();
+    let (local, text) = program(&directory);
     fs::write(local, text.replacen("eps = 1e-6", "eps = 1e-5", 1)).unwrap();
     let run = check(&directory, &["--json"]);
     assert_eq!(run.code, 1, "{}", run.stdout);
     assert_eq!(run.json()["error"]["code"], "K003", "{}", run.stdout);
+}
+
+/// The local program of decoding, its text, and the launch plan that belongs to it.
+fn program(directory: &Path) -> (PathBuf, String) {
+    let programs = fs::read_dir(directory.join("ir/decode")).unwrap();
+    let path = programs.map(|e| e.unwrap().path()).max().unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    (path, text)
+}
+
+#[test]
+fn partial_values_are_reduced_before_anything_that_is_not_linear() {
+    // Somebody takes the reduction out of the program, and signs the launch plan for it.
+    let directory = plan("check-partial");
+    let (path, text) = program(&directory);
+    let partial = text.replacen("rms_norm %attn.res,", "rms_norm %attn.o,", 1);
+    assert_ne!(partial, text);
+    fs::write(&path, &partial).unwrap();
+    edit(&directory, "launch/decode.json", &fingerprint(&text), &fingerprint(&partial));
+    let run = check(&directory, &["--json"]);
+    assert_eq!(run.code, 1, "{}", run.stdout);
+    assert_eq!(run.json()["error"]["code"], "V307", "{}", run.stdout);
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn problems(module: &Module, plan: &LaunchPlan) -> Result<(), String> {
     }
     for program in &plan.programs {
         let (scratch, live) = (program.arenas.scratch, program.promised.activations);
-        if scratch > live + live / 8 + (1 << 20) {
+        if scratch > live + live / 16 + (1 << 20) {
             return Err(format!("{scratch} bytes of scratch for {live} that live at once"));
         }
     }

@@ -35,8 +35,9 @@ pub struct Homes<'a> {
     whole: SecondaryMap<Value, bool>,
     /// Dimensions of a view behind which bytes are left out, so that none merges with the next.
     gaps: SecondaryMap<Value, Vec<usize>>,
-    /// Position of the last instruction that reads a value; the body's length where it is returned.
-    last: SecondaryMap<Value, Option<usize>>,
+    /// Position of the last instruction that reads the bytes of a root; the body's length where they
+    /// are returned.
+    ends: SecondaryMap<Value, Option<usize>>,
     /// Position of the instruction that makes a value; `None` for parameters.
     made: SecondaryMap<Value, Option<usize>>,
     /// Values that something needs in one piece.
@@ -59,7 +60,7 @@ impl<'a> Homes<'a> {
             home: SecondaryMap::default(),
             whole: SecondaryMap::default(),
             gaps: SecondaryMap::default(),
-            last: SecondaryMap::default(),
+            ends: SecondaryMap::default(),
             made: SecondaryMap::default(),
             solid: SecondaryMap::default(),
             handed,
@@ -102,14 +103,21 @@ impl<'a> Homes<'a> {
     /// Position of the last instruction that reads the bytes of a root; the body's length where they
     /// are returned, `None` where nothing reads them.
     pub fn last_use(&self, root: Value) -> Option<usize> {
-        let of_root = self.func.values.keys().filter(|&v| self.root(v) == root);
-        of_root.filter_map(|v| self.last[v]).max()
+        self.ends[root]
+    }
+
+    /// Lays a value, and all that lies in it, into the bytes of another.
+    fn lay(&mut self, value: Value, home: Home) {
+        let (Home::View(of) | Home::Over(of)) = home else { return };
+        let root = self.root(of);
+        self.ends[root] = self.ends[root].max(self.ends[value]);
+        self.home[value] = home;
     }
 
     fn note_uses(&mut self) {
         for (at, &inst) in self.func.body.iter().enumerate() {
             let data = &self.func.insts[inst];
-            data.operands.iter().for_each(|&v| self.last[v] = Some(at));
+            data.operands.iter().for_each(|&v| self.ends[v] = Some(at));
             data.results.iter().for_each(|&v| self.made[v] = Some(at));
             let solid = match data.op.info().family {
                 Family::Collective => !matches!(data.op, Op::AllSlice(_)),
@@ -118,7 +126,7 @@ impl<'a> Homes<'a> {
             data.operands.iter().filter(|_| solid).for_each(|&v| self.solid[v] = true);
         }
         for &value in &self.func.returns {
-            self.last[value] = Some(self.func.body.len());
+            self.ends[value] = Some(self.func.body.len());
             self.solid[value] = true;
         }
     }
@@ -163,7 +171,7 @@ impl<'a> Homes<'a> {
             _ => {}
         }
         if !self.in_parts(operand) && (stays_whole || !self.solid[result]) {
-            self.home[result] = Home::View(operand);
+            self.lay(result, Home::View(operand));
             self.whole[result] = stays_whole;
             gaps.sort_unstable();
             gaps.dedup();
@@ -183,7 +191,7 @@ impl<'a> Homes<'a> {
         if self.last_use(root).is_some_and(|last| last > at) {
             self.overwritten.push((cache, at));
         }
-        self.home[new] = Home::Over(cache);
+        self.lay(new, Home::Over(cache));
         self.whole[new] = self.whole[cache];
     }
 
@@ -203,7 +211,7 @@ impl<'a> Homes<'a> {
             let others = data.operands.iter().enumerate().filter(|(j, _)| *j != i);
             let shared = others.clone().any(|(_, &o)| self.root(o) == self.root(operand));
             if self.may_end(operand, at) && !shared {
-                self.home[result] = Home::Over(operand);
+                self.lay(result, Home::Over(operand));
             }
         }
     }
@@ -233,7 +241,7 @@ impl<'a> Homes<'a> {
             let shared = others.any(|(_, &o)| self.root(o) == root);
             let fits = same_bytes(func.ty(root), func.ty(result));
             if alike(operand) && fits && !shared && self.may_end(operand, at) {
-                self.home[result] = Home::Over(operand);
+                self.lay(result, Home::Over(operand));
                 return;
             }
         }
@@ -247,7 +255,7 @@ impl<'a> Homes<'a> {
             let free = self.last_use(param).is_none_or(|last| made.is_some_and(|made| last < made));
             let fits = same_bytes(self.func.ty(root), self.func.ty(param));
             if root != param && made.is_some() && free && fits && self.whole[returned] {
-                self.home[root] = Home::Over(param);
+                self.lay(root, Home::Over(param));
             }
         }
     }

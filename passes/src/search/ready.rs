@@ -29,6 +29,7 @@ pub struct Ready {
 pub(super) struct Priceable {
     module: Module,
     steps: StepModel,
+    memory: MemoryModel,
 }
 
 impl Priceable {
@@ -37,7 +38,8 @@ impl Priceable {
     /// # Errors
     /// `S101` at another level.
     pub(super) fn of(module: Module, cluster: &Cluster) -> Result<Self> {
-        StepModel::of(&module, cluster).map(|steps| Priceable { module, steps })
+        let (steps, memory) = (StepModel::of(&module, cluster)?, MemoryModel::of(&module));
+        Ok(Priceable { module, steps, memory })
     }
 
     /// A step of `requests` for each of `dp` replicas, of `new` tokens each after a cache that
@@ -202,8 +204,7 @@ impl Ready {
     pub fn stage_memory(&self, terms: &Terms<'_>, together: u64) -> Vec<(Memory, u64)> {
         let Terms { load, max_len, .. } = *terms;
         let device = self.device(terms);
-        let (prefill, decode) =
-            (MemoryModel::of(&self.prefill.module), MemoryModel::of(&self.decode.module));
+        let (prefill, decode) = (&self.prefill.memory, &self.decode.memory);
         let dp = self.degrees.dp;
         let prompts = (load.prefill_tokens / load.isl.max(1)).max(1);
         let isl = load.isl;
