@@ -29,3 +29,20 @@ fn compare_clusters() {
     assert_eq!(text.lines().count(), 5, "{text}");
     assert!(text.lines().any(|l| l.starts_with("l4x4") && l.contains("does not fit")), "{text}");
 }
+
+#[test]
+fn random_weights() {
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/mixtral-tiny/config.json");
+    let directory = concat!(env!("CARGO_TARGET_TMPDIR"), "/random-weights");
+    let run = Command::new(env!("CARGO_BIN_EXE_random_weights")).args([config, directory]).output();
+    let output = run.expect("the example starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = std::fs::read_to_string(config).expect("the configuration is there");
+    let spec = shardc_frontend::config::read(&text, &Default::default()).expect("it is one").spec;
+    let path = std::path::Path::new(directory);
+    let checkpoint = shardc_runtime::weights::Checkpoint::open(path).expect("a checkpoint");
+    for source in shardc::facade::sources(&spec) {
+        let numbers = checkpoint.part(&source, &source.whole()).expect("every parameter");
+        assert!(numbers.iter().all(|x| x.is_finite() && x.abs() < 2.0), "{}", source.param);
+    }
+}

@@ -11,6 +11,7 @@ pub mod golden;
 pub mod plan;
 pub mod program;
 pub mod random;
+pub mod ranks;
 
 use shardc_ir::diag::{Diagnostic, Span};
 use shardc_ir::text::{Parsed, parse};

@@ -12,6 +12,8 @@ use mpi::request::{WaitGuard, scope};
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator as _, Destination, Source};
 use shardc_ir::diag::{Diagnostic, Result};
+use signal_hook::consts::SIGTERM;
+use signal_hook::iterator::Signals;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -39,10 +41,28 @@ pub struct Process {
     ranks: usize,
     /// How long to wait for a message.
     patience: Duration,
-    /// Whether the process was asked to stop.
-    asked: Arc<AtomicBool>,
+    /// Whether this process has reported why it ends.
+    reported: Arc<AtomicBool>,
     /// Reports a problem to the user.
     report: fn(&Diagnostic),
+}
+
+/// Reports and ends this process as soon as it is asked to stop, whatever it is doing: `mpirun` asks
+/// so where the process of another rank died, and kills a second later.
+fn watch(rank: usize, report: fn(&Diagnostic), reported: Arc<AtomicBool>) -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGTERM])?;
+    thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            let message =
+                format!("rank {rank} was asked to stop: the process of another rank died");
+            let problem = Diagnostic::error(codes::STOPPED, message);
+            if !reported.swap(true, Ordering::Relaxed) {
+                report(&problem);
+            }
+            std::process::exit(i32::from(problem.code.class.exit_code()));
+        }
+    });
+    Ok(())
 }
 
 impl Process {
@@ -58,16 +78,18 @@ impl Process {
         let mut universe = mpi::initialize().ok_or_else(|| lost("MPI does not start"))?;
         universe.set_buffer_size(NEWS_BYTES);
         let world = universe.world();
-        let asked = Arc::new(AtomicBool::new(false));
-        signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&asked))
-            .map_err(|error| lost(&format!("signals cannot be awaited: {error}")))?;
         let (rank, ranks) = (world.rank() as usize, world.size() as usize);
-        Ok(Process { _universe: universe, world, rank, ranks, patience, asked, report })
+        let reported = Arc::new(AtomicBool::new(false));
+        watch(rank, report, Arc::clone(&reported))
+            .map_err(|error| lost(&format!("signals cannot be awaited: {error}")))?;
+        Ok(Process { _universe: universe, world, rank, ranks, patience, reported, report })
     }
 
     /// Reports why this rank stops, and ends the job.
     pub fn end(&self, problem: &Diagnostic) -> ! {
-        (self.report)(problem);
+        if !self.reported.swap(true, Ordering::Relaxed) {
+            (self.report)(problem);
+        }
         thread::sleep(GRACE);
         self.world.abort(i32::from(problem.code.class.exit_code()))
     }
@@ -94,17 +116,12 @@ impl Process {
         Err(stuck(self.rank, from))
     }
 
-    /// Whether this rank has to stop.
+    /// Whether another rank has said that it failed.
     fn listen(&self) -> Result<()> {
         if let Some(found) = self.world.any_process().immediate_matched_probe_with_tag(FAILED) {
             let (news, status) = found.matched_receive_vec::<u8>();
             let message = String::from_utf8_lossy(&news);
             return Err(stopped(self.rank, status.source_rank() as usize, &message));
-        }
-        if self.asked.load(Ordering::Relaxed) {
-            let message =
-                format!("rank {} was asked to stop: the process of another rank died", self.rank);
-            return Err(Box::new(Diagnostic::error(codes::STOPPED, message)));
         }
         Ok(())
     }

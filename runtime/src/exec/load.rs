@@ -1,13 +1,15 @@
 //! Weights of a checkpoint into the memory of a rank, and its caches.
 //!
 //! Every rank reads only its own part of a parameter, one layer at a time and of experts one expert at
-//! a time, so that no rank has more of a checkpoint in memory than its own weights and one slice.
+//! a time, so that no rank has more of a checkpoint in memory than its own weights and a slice for
+//! each core.
 
 use super::memory::{Arena, Memory, Stored, enough};
 use super::table::{Home, Table, ValueInfo, unfit};
 use crate::number::{bytes_of, narrow};
 use crate::weights::{Checkpoint, Source};
-use shardc_ir::diag::Result;
+use rayon::prelude::*;
+use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::dtype::DType;
 use shardc_ir::graph::Module;
 use shardc_ir::launch::storage::Content;
@@ -92,20 +94,18 @@ fn read(
     if !fits {
         return Err(unfit(format!("weights.json has other extents of `{}`", value.name)));
     }
+    if dtype.bits() < 8 {
+        return Err(unfit(format!("`{}` is in {dtype} without scales", value.name)));
+    }
     // One slice at a time of those dimensions that number tensors or matrices.
     let outer = usize::from(source.stacked) + usize::from(source.experts.is_some());
-    let mut at = 0;
-    for part in slices(&ranges, outer) {
+    let parts = slices(&ranges, outer);
+    let size = bytes_of(dtype, count / parts.len().max(1)).max(1);
+    bytes.par_chunks_mut(size).zip(parts).try_for_each(|(to, part)| {
         let numbers = checkpoint.part(source, &part)?;
-        let own = bytes_of(dtype, numbers.len());
-        if dtype.bits() < 8 {
-            return Err(unfit(format!("`{}` is in {dtype} without scales", value.name)));
-        }
-        if let Some(to) = bytes.get_mut(at..at + own) {
-            narrow(dtype, &numbers, to);
-        }
-        at += own;
-    }
+        narrow(dtype, &numbers, to);
+        Ok::<(), Box<Diagnostic>>(())
+    })?;
     let format = scaled.then_some(DType::F32);
     Ok(Stored { bytes, format, planned: planned(value) })
 }

@@ -93,7 +93,22 @@ impl<'a> Rank<'a> {
         }
         self.routine(&frame)?;
         let plain = |v: &&usize| info.values[**v].ty.kind == shardc_ir::types::Kind::Tensor;
-        info.returns.iter().filter(plain).map(|&v| Ok((self.load(&frame, v)?, v))).collect()
+        info.returns.iter().filter(plain).map(|&v| Ok((self.returned(&frame, v)?, v))).collect()
+    }
+
+    /// A value that the program returns, all of whose elements are finite.
+    fn returned(&self, frame: &Frame<'_>, value: usize) -> Result<Held> {
+        let held = self.load(frame, value)?;
+        let far = |n: &Numbers| matches!(n, Numbers::Real(x) if x.iter().any(|x| !x.is_finite()));
+        match held.output().parts.iter().any(far) {
+            false => Ok(held),
+            true => {
+                let message =
+                    format!("{} is infinite on rank {}", frame.path(value), self.comm.rank());
+                let help = "the weights, or values between, exceed their number format";
+                Err(Box::new(Diagnostic::error(codes::NO_NUMBER, message).help(help)))
+            }
+        }
     }
 
     /// Finds what a program keeps.

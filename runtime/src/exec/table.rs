@@ -308,17 +308,20 @@ impl Resolver<'_> {
             Action::Return => Task::Return,
         };
         let (reads, writes) = (all(&step.reads)?, all(&step.writes)?);
-        let ends = match task {
-            Task::Launch(_) => inst.is_some_and(|data| {
-                data.operands.len() == reads.len() && data.results.len() == writes.len()
-            }),
-            Task::Collective(..) | Task::Copy => reads.len() == 1 && writes.len() == 1,
-            Task::Send(_) => reads.len() == 1,
-            Task::Recv(_) => writes.len() == 1,
-            _ => true,
+        let same = |values: &[Value], names: &[String]| {
+            values.iter().map(|&v| &func.values[v].name).eq(names)
         };
-        if !ends {
-            let message = format!("step {at} of {} has other operands or results", routine.name);
+        let fits = match task {
+            Task::Copy => reads.len() == 1 && writes.len() == 1,
+            Task::Repeat(..) | Task::Return => true,
+            _ => inst.is_some_and(|data| {
+                same(&data.operands, &step.reads)
+                    && same(&data.results, &step.writes)
+                    && data.op.info().name == step.op
+            }),
+        };
+        if !fits {
+            let message = format!("step {at} of {} is not its instruction", routine.name);
             return Err(unfit(message));
         }
         let before = &routine.steps[..at];

@@ -1,5 +1,6 @@
 //! What a command line asks of a run, and what it gets: for `shardc run` and for `shardc-exec`.
 
+pub mod exec;
 pub mod output;
 mod tokens;
 

@@ -27,6 +27,10 @@ pub fn write(path: &Path, generated: &Generated) -> Result<()> {
         }
     }
     let file = safetensors::serialize(tensors, None).map_err(|e| unwritable(e.to_string()))?;
+    // A device or a pipe is written to, not replaced.
+    if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+        return fs::write(path, file).map_err(|error| unwritable(error.to_string()));
+    }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
     let written = fs::write(&beside, file).and_then(|()| fs::rename(&beside, path));

@@ -7,6 +7,7 @@
 mod checkpoint;
 mod number;
 mod part;
+pub mod random;
 mod scales;
 
 pub use checkpoint::{Checkpoint, Stored};

@@ -158,9 +158,9 @@ impl Checkpoint {
             let start = rows[run.start] * width + first;
             let end = rows[run.end - 1] * width + past;
             let numbers = self.numbers(matrix, base + start, end - start)?;
-            for r in run {
-                for (c, &column) in columns.iter().enumerate() {
-                    let x = numbers[(rows[r] * width + column - start) as usize];
+            for (some, block) in tiles(run, columns.len()) {
+                for (r, c) in some.flat_map(|r| block.clone().map(move |c| (r, c))) {
+                    let x = numbers[(rows[r] * width + columns[c] - start) as usize];
                     let (i, o) = if matrix.transposed { (r, c) } else { (c, r) };
                     let scale = scales.as_ref().map_or(1.0, |s| s.at(outputs[o], inputs[i]));
                     out[i * outputs.len() + o] = x * scale;
@@ -186,6 +186,16 @@ fn flat(dims: &[u64], ranges: &[Range<u64>]) -> Vec<u64> {
     dims.iter().zip(ranges).fold(vec![0], |numbers, (&size, range)| {
         let next = |n: u64| range.clone().map(move |i| n * size + i);
         numbers.into_iter().flat_map(next).collect()
+    })
+}
+
+/// Tiles of rows and columns, so that transposing stays within a few lines of memory.
+fn tiles(rows: Range<usize>, columns: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+    const TILE: usize = 32;
+    let end = rows.end;
+    rows.step_by(TILE).flat_map(move |r| {
+        let own = r..end.min(r + TILE);
+        (0..columns).step_by(TILE).map(move |c| (own.clone(), c..columns.min(c + TILE)))
     })
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where the project is wrong")]
 
 mod case;
+mod faults;
 mod golden;
 mod kernels;
 mod launched;
@@ -15,6 +16,7 @@ mod sharding;
 datatest_stable::harness! {
     { test = golden::golden, root = "../examples/golden", pattern = r"/config\.json$" },
     { test = golden::stored, root = "../examples/golden", pattern = r"/config\.json$" },
+    { test = faults::faults, root = "../examples/golden", pattern = r"(llama|mixtral)-tiny/config\.json$" },
     { test = launched::launched, root = "../examples/golden", pattern = r"/config\.json$" },
     { test = programs::program, root = "files/exec", pattern = r"\.sir$" },
     { test = mutants::mutants_die, root = "../examples/golden", pattern = r"/config\.json$" },

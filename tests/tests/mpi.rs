@@ -1,0 +1,186 @@
+//! Ranks as MPI processes: the same bytes as threads, and an end with an error on every rank where one
+//! fails or dies.
+//!
+//! The ranks are processes of this binary, which acts as `shardc-exec` where the variable [`RANK`] is
+//! set.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops where the project is wrong")]
+
+use shardc_passes::strategy::Degrees;
+use shardc_passes::strategy::megatron::ExpertExchange;
+use shardc_tests::ranks::{Ranks, write};
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Set for processes that are ranks.
+const RANK: &str = "SHARDC_TEST_RANK";
+
+/// How long a failure may take to end all ranks.
+const SECONDS: u64 = 20;
+
+fn main() -> ExitCode {
+    if std::env::var_os(RANK).is_some() {
+        return shardc_runtime::front::exec::main();
+    }
+    if Command::new("mpirun").arg("--version").output().is_err() {
+        println!("mpirun is not installed: nothing is tested");
+        return ExitCode::SUCCESS;
+    }
+    same_bytes("llama-tiny", "2", "tp=2");
+    same_bytes("qwen2-tiny", "4", "tp=2,pp=2");
+    same_bytes("mixtral-tiny", "6", "tp=2,dp=3,ep=6");
+    same_bytes("deepseek_v3-tiny", "8", "tp=2,cp=2,dp=2,ep=4");
+    weights_that_are_no_numbers_end_all_ranks();
+    a_killed_rank_ends_all_ranks();
+    println!("ok");
+    ExitCode::SUCCESS
+}
+
+fn golden(model: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/golden").join(model)
+}
+
+fn scratch(test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mpi").join(test);
+    fs::remove_dir_all(&folder).ok();
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Writes a plan's directory for a golden model, with room for contexts of so many tokens.
+fn plan(test: &str, model: &str, degrees: &str, context: u64) -> PathBuf {
+    let folder = scratch(test);
+    let model = Ranks::read(&golden(model).join("config.json")).unwrap();
+    let degrees = Degrees::parse(degrees).unwrap();
+    let context = context.max(model.context().unwrap());
+    let plan = model.plan(&degrees, ExpertExchange::AllToAll, context).unwrap();
+    write(&plan, &folder).unwrap();
+    folder
+}
+
+/// Ranks that `mpirun` starts.
+fn start(ranks: &str, arguments: &[&str]) -> Child {
+    let program = std::env::current_exe().unwrap();
+    let mut command = Command::new("mpirun");
+    command.args(["--allow-run-as-root", "--oversubscribe", "-x", RANK, "-n", ranks]);
+    command.arg(program).args(arguments).env(RANK, "1");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits for the end, but not for ever.
+fn end(mut child: Child) -> Output {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+            child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
+            child.stderr.take().unwrap().read_to_end(&mut stderr).unwrap();
+            return Output { status, stdout, stderr };
+        }
+        if started.elapsed() > Duration::from_secs(3 * SECONDS) {
+            child.kill().ok();
+            panic!("the ranks do not end");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn same_bytes(model: &str, ranks: &str, layout: &str) {
+    let folder = plan(&format!("same-{model}"), model, layout, 0);
+    let (weights, tokens) = (golden(model), golden(model).join("golden.safetensors"));
+    let arguments = |logits: &Path| -> Vec<String> {
+        let path = |p: &Path| p.display().to_string();
+        let weights = ["--weights".to_string(), path(&weights)];
+        let tokens = ["--tokens-file".to_string(), path(&tokens)];
+        let logits = ["--logits".to_string(), path(logits)];
+        [vec![path(&folder)], weights.into(), tokens.into(), logits.into()].concat()
+    };
+    let (processes, threads) = (folder.join("mpi.safetensors"), folder.join("threads.safetensors"));
+    let own = arguments(&processes);
+    let output = end(start(ranks, &own.iter().map(String::as_str).collect::<Vec<_>>()));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(arguments(&threads))
+        .env(RANK, "1")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let [a, b] = [processes, threads].map(|file| fs::read(file).unwrap());
+    assert!(a == b && a.len() > 1000, "{model} under {layout} gives other bytes over MPI");
+}
+
+/// The errors that ranks report.
+fn errors(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    text.lines().filter(|l| l.starts_with("error[")).map(String::from).collect()
+}
+
+fn weights_that_are_no_numbers_end_all_ranks() {
+    let folder = plan("numbers", "llama-tiny", "tp=2,dp=2", 0);
+    let mut file = fs::read(golden("llama-tiny").join("model.safetensors")).unwrap();
+    // The last weight of the file, which one rank of two reads.
+    let last = file.len() - 4;
+    file[last..].copy_from_slice(&f32::NAN.to_le_bytes());
+    let weights = folder.join("model.safetensors");
+    fs::write(&weights, file).unwrap();
+    let logits = folder.join("logits.safetensors");
+    let started = Instant::now();
+    let [dir, weights, out] = [&folder, &weights, &logits].map(|path| path.display().to_string());
+    let output = end(start(
+        "4",
+        &[&dir, "--weights", &weights, "--tokens", "1,2", "--decode", "2", "--logits", &out],
+    ));
+    let found = errors(&output);
+    assert!(!output.status.success() && started.elapsed().as_secs() < SECONDS);
+    assert!(found.len() == 4, "{found:?}");
+    assert!(found.iter().any(|e| e.contains("[W006]")), "{found:?}");
+    assert!(!logits.exists());
+}
+
+fn a_killed_rank_ends_all_ranks() {
+    let folder = plan("killed", "llama-tiny", "tp=2,dp=2", 41000);
+    let logits = folder.join("logits.safetensors");
+    let weights = golden("llama-tiny").display().to_string();
+    let [dir, out] = [&folder, &logits].map(|path| path.display().to_string());
+    // More decode steps than can end before the rank is killed.
+    let child = start(
+        "4",
+        &[&dir, "--weights", &weights, "--tokens", "1,2", "--decode", "40000", "--logits", &out],
+    );
+    let victim = loop {
+        std::thread::sleep(Duration::from_millis(100));
+        let ranks = children(child.id());
+        if let [.., last] = ranks[..] {
+            if ranks.len() == 4 {
+                break last;
+            }
+        }
+    };
+    std::thread::sleep(Duration::from_millis(1500));
+    let started = Instant::now();
+    Command::new("kill").args(["-9", &victim.to_string()]).status().unwrap();
+    let output = end(child);
+    let found = errors(&output);
+    assert!(!output.status.success() && started.elapsed().as_secs() < SECONDS);
+    // mpirun kills what has not ended a second later, so a slow rank may not come to report.
+    let told = found.iter().all(|e| e.contains("[W101]"));
+    assert!((2..=3).contains(&found.len()) && told, "{found:?}");
+    assert!(!logits.exists());
+}
+
+/// The child processes of a process.
+fn children(parent: u32) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|e| e.file_name().to_string_lossy().parse::<u32>().ok());
+    let is_child = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+        after.split(' ').nth(1) == Some(&parent.to_string())
+    };
+    let mut out: Vec<u32> = pids.filter(is_child).collect();
+    out.sort_unstable();
+    out
+}
