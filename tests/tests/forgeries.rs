@@ -1,5 +1,6 @@
-//! Forged certificates and damaged programs are refused: a sample, and the campaign over every
-//! shipped model (`cargo test -p shardc-tests --test forgeries -- --ignored --nocapture`).
+//! Forged certificates and damaged programs are refused: on three plans, and on plans of every
+//! shipped model (`-- --ignored`). `SHARDC_FORGERIES=N` makes N of each kind and phase, one where it
+//! is not set; `-- --nocapture` prints the table.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops where the project is wrong")]
 
@@ -42,7 +43,11 @@ impl Tally {
         self.kinds.values().map(|c| c.refused).sum()
     }
 
-    /// The table of `docs/results/certificate.md`.
+    fn equivalent(&self) -> u64 {
+        self.kinds.values().map(|c| c.equivalent).sum()
+    }
+
+    /// The counts as tables.
     fn show(&self) -> String {
         let mut out = String::new();
         for (group, title) in [
@@ -66,6 +71,11 @@ impl Tally {
         }
         let codes: Vec<String> =
             self.codes.iter().map(|(code, n)| format!("`{code}` {n}")).collect();
+        let (refused, equivalent) = (self.refused(), self.equivalent());
+        out.push_str(&format!(
+            "{refused} refused, {equivalent} equivalent, {} accepted. ",
+            self.accepted.len()
+        ));
         out.push_str(&format!("Refused by {}.\n", codes.join(", ")));
         out
     }
@@ -236,6 +246,11 @@ fn attack(model: &str, degrees: &str, exchange: ExpertExchange, each: u64, tally
     Target { name, plan: &programs, stages, each }.attack(&mut random, tally);
 }
 
+/// Forgeries of each kind and phase.
+fn each() -> u64 {
+    std::env::var("SHARDC_FORGERIES").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
+}
+
 fn none_accepted(tally: &Tally, least: u64) {
     assert!(tally.accepted.is_empty(), "accepted:\n{}", tally.accepted.join("\n"));
     assert!(tally.refused() >= least, "only {} forgeries were made", tally.refused());
@@ -249,9 +264,10 @@ fn forgeries_are_refused() {
         ("openai__gpt-oss-20b", "tp=2,cp=4,dp=2,ep=8"),
         ("meta-llama__Meta-Llama-3-8B", "tp=8,pp=2"),
     ] {
-        attack(model, degrees, ExpertExchange::AllToAll, 1, &mut tally);
+        attack(model, degrees, ExpertExchange::AllToAll, each(), &mut tally);
     }
-    none_accepted(&tally, 150);
+    println!("{}", tally.show());
+    none_accepted(&tally, 200);
 }
 
 #[test]
@@ -268,9 +284,9 @@ fn campaign() {
     models.sort();
     for model in &models {
         for degrees in ["tp=16,pp=4", "tp=4,dp=2,ep=8", "tp=2,cp=4,dp=2,ep=8", "tp=8,pp=2"] {
-            attack(model, degrees, ExpertExchange::AllToAll, 4, &mut tally);
+            attack(model, degrees, ExpertExchange::AllToAll, each(), &mut tally);
         }
-        attack(model, "tp=2,dp=3,ep=3", ExpertExchange::AllGather, 4, &mut tally);
+        attack(model, "tp=2,dp=3,ep=3", ExpertExchange::AllGather, each(), &mut tally);
     }
     println!("{}", tally.show());
     none_accepted(&tally, 200);
