@@ -67,7 +67,7 @@ pub enum Command {
     /// List the passes and pipelines, or describe one
     Passes(passes::PassesArgs),
     /// Time compiling, and show the memory it needs
-    Bench(bench::BenchArgs),
+    Bench(Box<bench::BenchArgs>),
     /// Print a shell's completion script
     Completions(completions::CompletionsArgs),
 }

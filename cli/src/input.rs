@@ -21,6 +21,8 @@ const MAX_INDEX: u64 = 128 << 20;
 
 /// Largest trace, bytes: some ten million requests.
 const MAX_TRACE: u64 = 1 << 30;
+/// Largest history, bytes: a million plans.
+const MAX_HISTORY: u64 = 1 << 29;
 
 /// What a program is called in messages.
 const PROGRAM: &str = "a program, such as a `.sir` file";
@@ -151,6 +153,13 @@ fn standard_input(most: u64) -> Result<Vec<u8>> {
 /// Errors: `U002` and `U003`, or text that is not UTF-8.
 pub fn trace(path: &Path) -> Outcome<Source> {
     text(path, MAX_TRACE, "a trace of requests")
+}
+
+/// Reads what a search left for later ones.
+///
+/// Errors: `U002` and `U003`, or text that is not UTF-8.
+pub fn history(path: &Path) -> Outcome<Source> {
+    text(path, MAX_HISTORY, "a history that --save-history wrote")
 }
 
 /// Reads the text of a file that is to be `what`.

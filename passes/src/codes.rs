@@ -37,6 +37,12 @@ codes! {
     UNKNOWN_SEARCH = "S202", User, "no search has that name";
     /// A search that decides what the request fixes.
     NOT_KEPT = "S203", User, "a search does not keep layouts or stages that the request gives";
+    /// A saved history that cannot be read.
+    BAD_HISTORY = "S204", User, "a saved history cannot be read";
+    /// A build without the policy.
+    NO_POLICY = "S205", User, "this build has no search by a policy";
+    /// The library of the policy network refuses.
+    NETWORK = "S206", Internal, "the policy network fails";
     /// A certificate cannot be written.
     UNCERTAIN = "S401", Internal, "an instruction of a local program computes no part of a logical value";
 }

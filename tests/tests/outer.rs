@@ -6,16 +6,22 @@ use shardc::facade::{Model, ModelRequest, Programs, Request, read_model};
 use shardc_cost::machine;
 use shardc_cost::serving::Load;
 use shardc_passes::search::outer::{
-    Dice, Entry, Gene, Genome, LayoutSpace, Moves, Settings, Space, State, Trial, Way, drawn, gene,
-    run_way,
+    Dice, Entry, Gene, Genome, HAS_RL, LayoutSpace, Memory, Moves, Settings, Space, State, Trial,
+    Variant, Way, drawn, gene, run_way,
 };
 use shardc_passes::search::{Evaluator, legal_degrees};
 use shardc_passes::strategy::megatron::Phase;
 use shardc_verify::{Program, verify};
 use std::collections::BTreeSet;
 
-const WAYS: [Way; 6] =
-    [Way::Random, Way::Annealing, Way::Genetic, Way::Swarm, Way::Steepest, Way::Bottleneck];
+/// Every search that this build has.
+fn ways() -> Vec<Way> {
+    let rl = [Variant::Full, Variant::Untrained, Variant::NoHistory].map(Way::Rl);
+    let rl = if HAS_RL { &rl[..] } else { &[] };
+    let plain =
+        [Way::Random, Way::Annealing, Way::Genetic, Way::Swarm, Way::Steepest, Way::Bottleneck];
+    [&plain, rl].concat()
+}
 
 fn request(path: &str, cluster: &str) -> (Request, Model) {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -41,7 +47,8 @@ fn with_space<T>(
 fn search(space: &dyn Space, way: Way, moves: Moves, seed: u64, budget: u64) -> Vec<Entry> {
     let mut nothing = |_: &State| {};
     let mut trial = Trial::new(space, budget, &mut nothing);
-    run_way(way, &mut trial, &Settings { moves, seed, start: Vec::new() });
+    let settings = Settings { moves, seed, start: Vec::new(), parameters: Vec::new() };
+    run_way(way, &mut trial, &settings).unwrap();
     trial.history().to_vec()
 }
 
@@ -129,7 +136,7 @@ fn tuples_of_degrees_are_points_of_the_space() {
 #[test]
 fn a_seed_gives_the_same_search_again() {
     with_space("models/mistralai__Mixtral-8x7B-v0.1.json", "h100x8", |_, space| {
-        for way in WAYS {
+        for way in ways() {
             for moves in [Moves::Single, Moves::Block] {
                 let first = search(space, way, moves, 3, 40);
                 assert_eq!(first, search(space, way, moves, 3, 40), "{way:?}");
@@ -213,12 +220,42 @@ fn a_small_space_is_searched_to_its_best() {
         assert!((50..400).contains(&all.len()), "{} plans", all.len());
         let best = all.iter().map(|g| part.worth(g)).fold(f64::MIN, f64::max);
         assert!(best > 0.0);
-        for way in WAYS {
+        for way in ways() {
             for moves in [Moves::Single, Moves::Block] {
                 let found = search(&part, way, moves, 1, all.len() as u64);
                 let reached = found.iter().map(|e| e.worth).fold(f64::MIN, f64::max);
                 assert_eq!(reached, best, "{way:?} {moves:?} after {}", found.len());
             }
         }
+    });
+}
+
+#[test]
+fn a_search_goes_on_where_another_stopped() {
+    with_space("models/mistralai__Mixtral-8x7B-v0.1.json", "h100x8", |_, space| {
+        let first = search(space, Way::Genetic, Moves::Block, 5, 48);
+        let best = first.iter().map(|e| e.worth).fold(f64::MIN, f64::max);
+        let memory = Memory::new("here", space.genes(), &first, Vec::new());
+        let memory = Memory::parse(&memory.print()).unwrap();
+        let mut nothing = |_: &State| {};
+        let mut trial = Trial::new(space, 16, &mut nothing);
+        trial.recall(&memory.entries);
+        assert_eq!((trial.spent(), trial.best().unwrap().worth), (0, best));
+        let start = memory.starts(space);
+        let settings = Settings { moves: Moves::Block, seed: 6, start, parameters: Vec::new() };
+        run_way(Way::Genetic, &mut trial, &settings).unwrap();
+        assert_eq!(trial.spent(), 16);
+        let plans: BTreeSet<&Genome> = trial.history().iter().map(|e| &e.genome).collect();
+        assert_eq!(plans.len(), 48 + 16);
+        // On another cluster and model the same choices are plans, too.
+        with_space("models/Qwen__Qwen3-30B-A3B.json", "h100x8x2", |_, other| {
+            let starts = memory.starts(other);
+            assert!(!starts.is_empty());
+            for genome in &starts {
+                if let Err(refusal) = other.plan(genome) {
+                    panic!("{refusal}\n{genome:?}");
+                }
+            }
+        });
     });
 }

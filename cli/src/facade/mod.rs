@@ -15,6 +15,7 @@ mod alternatives;
 mod certificate;
 mod check;
 mod exchange;
+pub mod fleet;
 mod launch;
 mod notes;
 mod plan;
@@ -41,6 +42,7 @@ use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::graph::Module;
 use shardc_passes::schedule::tree::Node;
 use shardc_passes::search::Method;
+use shardc_passes::search::outer::{Memory, State};
 use shardc_passes::strategy::Degrees;
 
 /// Which model, and in which formats.
@@ -80,6 +82,8 @@ pub struct Request {
     pub mem_fraction: f64,
     /// How to search.
     pub method: Method,
+    /// What an earlier search left, to begin with.
+    pub memory: Option<Memory>,
     /// Degrees that the user forces.
     pub layout: Option<Degrees>,
     /// Layers of each pipeline stage; balanced where `None`.
@@ -102,6 +106,7 @@ impl Request {
             max_len: None,
             mem_fraction: 1.0,
             method: Method::Degrees,
+            memory: None,
             layout: None,
             stages: None,
             pins: None,
@@ -156,5 +161,6 @@ pub fn read_model(request: &ModelRequest) -> Result<Model> {
 /// it, or (class infeasible) no plan fits.
 pub fn compile(request: &Request, progress: &mut dyn FnMut(u64, u64)) -> Result<Plan> {
     check::request(request)?;
-    plan(request, &read_model(&request.model)?, progress)
+    let mut told = |state: &State| progress(state.done, state.budget);
+    plan(request, &read_model(&request.model)?, &mut told)
 }

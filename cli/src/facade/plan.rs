@@ -11,6 +11,7 @@ use shardc_passes::evaluate::{Basis, Breakdown, Category, Pricing, StepModel};
 use shardc_passes::registry;
 use shardc_passes::schedule::Decisions;
 use shardc_passes::schedule::tree::Node;
+use shardc_passes::search::outer::{Memory, Recall, State};
 use shardc_passes::search::{self, Evaluated, Evaluator, Found, Lowered, Proof, Reading, bindings};
 use shardc_passes::strategy::megatron::Phase;
 use std::collections::BTreeMap;
@@ -76,6 +77,8 @@ pub struct Plan {
     pub schedule: Node,
     /// Warnings about the model and the request.
     pub notes: Vec<Diagnostic>,
+    /// What the search leaves to later ones, if it is one plan by plan.
+    pub memory: Option<Memory>,
 }
 
 /// Plans a model on all devices of the request's cluster.
@@ -83,17 +86,39 @@ pub struct Plan {
 /// # Errors
 /// A number of the request is out of range, a pin or layout does not fit the model, or (class
 /// infeasible) no plan fits.
-pub fn plan(request: &Request, model: &Model, progress: &mut dyn FnMut(u64, u64)) -> Result<Plan> {
+pub fn plan(request: &Request, model: &Model, progress: &mut dyn FnMut(&State)) -> Result<Plan> {
     check::request(request)?;
     if let Some(schedule) = &request.schedule {
         return scheduled::plan(request, model, schedule);
     }
     let programs = Programs::of(model)?;
     let evaluator = programs.evaluator(request, &request.cluster, request.pins.as_deref());
-    match search::search(&evaluator, request.method, request.layout, progress)? {
-        Ok(found) => programs.describe(request, model, &evaluator, found, None),
+    let about = about(request, model);
+    let recall = Recall { memory: request.memory.as_ref(), about: &about };
+    let (method, layout) = (request.method, request.layout);
+    let (outcome, memory) = search::search_recalling(&evaluator, method, layout, recall, progress)?;
+    match outcome {
+        Ok(found) => {
+            let plan = programs.describe(request, model, &evaluator, found, None)?;
+            Ok(Plan { memory, ..plan })
+        }
         Err(nothing) => Err(alternatives::explain(request, model, *nothing)?),
     }
+}
+
+/// What is searched, in words: plans of one are plans of another only where these are equal.
+fn about(request: &Request, model: &Model) -> String {
+    let Request { cluster, profile, load, .. } = request;
+    format!(
+        "{} ({:?}) on {} devices of {} as {}, memory {} of {}, {load:?}",
+        model.spec.name,
+        (model.spec.dtype, model.kv_dtype),
+        cluster.devices(),
+        cluster.name,
+        profile.name,
+        request.mem_fraction,
+        request.context(),
+    )
 }
 
 /// Plans a model on the fewest devices of the request's cluster that meet the request: part of a
@@ -104,7 +129,7 @@ pub fn plan(request: &Request, model: &Model, progress: &mut dyn FnMut(u64, u64)
 pub fn plan_fewest(
     request: &Request,
     model: &Model,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(&State),
 ) -> Result<Plan> {
     check::request(request)?;
     if let Some(degrees) = request.layout {
@@ -115,7 +140,8 @@ pub fn plan_fewest(
     for count in request.cluster.counts() {
         let cluster = request.cluster.take(count)?;
         let evaluator = programs.evaluator(request, &cluster, request.pins.as_deref());
-        match search::search(&evaluator, request.method, None, progress)? {
+        let nothing = Recall::default();
+        match search::search_recalling(&evaluator, request.method, None, nothing, progress)?.0 {
             Ok(found) => return programs.describe(request, model, &evaluator, found, None),
             Err(_) => continue,
         }
@@ -201,6 +227,7 @@ impl Programs {
             phases,
             schedule,
             notes: warnings,
+            memory: None,
         })
     }
 }

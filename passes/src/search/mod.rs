@@ -24,7 +24,7 @@ pub use ready::{Ready, Terms};
 
 use crate::codes;
 use crate::strategy::{Degrees, Facts};
-use outer::{Effort, Moves, Start, Way};
+use outer::{Effort, Memory, Moves, Recall, Start, State, Variant, Way};
 use shardc_ir::diag::{Diagnostic, Result};
 
 /// How to search.
@@ -95,6 +95,9 @@ pub const METHODS: &[MethodInfo] = &[
     outer("swarm", "particles drawn to their best and that of all", Way::Swarm),
     outer("steepest", "the best of all changes of one gene, with restarts", Way::Steepest),
     outer("bottleneck-moves", "changes to what is dearest, with restarts", Way::Bottleneck),
+    outer("rl", "a policy over an elite history", Way::Rl(Variant::Full)),
+    outer("rl:untrained", "the same without learning", Way::Rl(Variant::Untrained)),
+    outer("rl:no-history", "the same without history", Way::Rl(Variant::NoHistory)),
 ];
 
 const fn outer(name: &'static str, summary: &'static str, way: Way) -> MethodInfo {
@@ -224,19 +227,44 @@ pub fn search(
     forced: Option<Degrees>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome> {
-    if let Some(degrees) = forced {
-        let node = evaluator.cluster.node.devices;
-        degrees.check(evaluator.facts(), evaluator.devices(), node)?;
-        return degrees::best_of(evaluator, &[degrees], progress);
+    let mut told = |state: &State| progress(state.done, state.budget);
+    Ok(search_recalling(evaluator, method, forced, Recall::default(), &mut told)?.0)
+}
+
+/// As [`search`], from what an earlier search left; with what this one leaves, if it is one plan by
+/// plan.
+///
+/// # Errors
+/// As [`search`].
+pub fn search_recalling(
+    evaluator: &Evaluator<'_>,
+    method: Method,
+    forced: Option<Degrees>,
+    recall: Recall<'_>,
+    progress: &mut dyn FnMut(&State),
+) -> Result<(Outcome, Option<Memory>)> {
+    if let (None, Method::Outer(way, effort)) = (forced, method) {
+        let (outcome, memory) = outer::run(evaluator, (way, &effort), recall, progress)?;
+        return Ok((outcome, Some(memory)));
     }
-    match method {
-        Method::Exact => exact::run(evaluator, progress),
-        Method::Degrees => {
-            let tuples = degrees::tuples(evaluator.facts(), evaluator.devices());
-            degrees::best_of(evaluator, &tuples, progress)
+    let progress = &mut |done, budget| progress(&State { done, budget, best: 0.0 });
+    let outcome = match (forced, method) {
+        (Some(degrees), _) => {
+            let node = evaluator.cluster.node.devices;
+            degrees.check(evaluator.facts(), evaluator.devices(), node)?;
+            degrees::best_of(evaluator, &[degrees], progress)?
         }
-        Method::Megatron2021(reading) => megatron::run(evaluator, false, reading, progress),
-        Method::MegatronFolded(reading) => megatron::run(evaluator, true, reading, progress),
-        Method::Outer(way, effort) => outer::run(evaluator, way, &effort, progress),
-    }
+        (None, Method::Exact) => exact::run(evaluator, progress)?,
+        (None, Method::Megatron2021(reading)) => {
+            megatron::run(evaluator, false, reading, progress)?
+        }
+        (None, Method::MegatronFolded(reading)) => {
+            megatron::run(evaluator, true, reading, progress)?
+        }
+        (None, Method::Degrees | Method::Outer(..)) => {
+            let tuples = degrees::tuples(evaluator.facts(), evaluator.devices());
+            degrees::best_of(evaluator, &tuples, progress)?
+        }
+    };
+    Ok((outcome, None))
 }

@@ -3,7 +3,11 @@
 
 mod accuracy;
 mod certificate;
+mod fleet;
+mod search;
 mod serving;
+
+pub use search::write;
 
 use crate::commands::evaluate::{self, bench::Kind};
 use crate::failure::{InSource, Outcome};
@@ -18,7 +22,10 @@ use std::time::Instant;
 /// One line a model, in the order given. The peak of resident memory grows over the run, so give
 /// the model of interest first.
 #[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {
+    #[command(subcommand)]
+    what: Option<What>,
     /// Model configurations: config.json files, or directories that hold one
     #[arg(value_name = "MODEL", required_unless_present = "serving")]
     models: Vec<PathBuf>,
@@ -43,10 +50,22 @@ pub struct BenchArgs {
     names: PathBuf,
 }
 
+/// Benchmarks of their own.
+#[derive(Clone, Debug, clap::Subcommand)]
+enum What {
+    Search(search::SearchArgs),
+    Fleet(fleet::FleetArgs),
+}
+
 /// Runs the command.
 ///
 /// Errors: input that cannot be read, or a model that does not fit the cluster.
 pub fn run(args: &BenchArgs) -> Outcome {
+    match &args.what {
+        Some(What::Search(args)) => return search::run(args),
+        Some(What::Fleet(args)) => return fleet::run(args),
+        None => {}
+    }
     if let Some(table) = &args.serving {
         return serving::run(table, &args.names);
     }

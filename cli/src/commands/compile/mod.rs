@@ -7,6 +7,7 @@ mod request;
 mod screen;
 mod sources;
 
+use crate::commands::bench::write;
 use crate::failure::{Failure, InSource, Outcome};
 use crate::input::{self, ModelFiles, Source};
 use crate::output;
@@ -15,6 +16,7 @@ use shardc::facade::{self, Model, Plan, Request};
 use shardc_frontend::index;
 use shardc_ir::diag::Diagnostic;
 use shardc_passes::schedule::tree::Node;
+use shardc_passes::search::outer::State;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
@@ -71,6 +73,9 @@ pub fn compiled(args: &RequestArgs) -> Outcome<(Request, Plan)> {
         Some(source) => failure.within(&source),
         None => failure,
     })?;
+    if let (Some(path), Some(memory)) = (&args.effort.save_history, &plan.memory) {
+        write(path, &memory.print())?;
+    }
     Ok((request, plan))
 }
 
@@ -82,10 +87,13 @@ fn check_index(files: &ModelFiles, model: &Model) -> Outcome<Vec<Diagnostic>> {
 
 fn choose(args: &RequestArgs, request: &Request, model: &Model) -> Result<Plan, Failure> {
     let bar = std::io::stderr().is_terminal().then(progress_bar);
-    let mut progress = |done: u64, total: u64| {
+    let mut progress = |state: &State| {
         if let Some(bar) = &bar {
-            bar.set_length(total);
-            bar.set_position(done);
+            bar.set_length(state.budget);
+            bar.set_position(state.done);
+            if state.best > 0.0 {
+                bar.set_message(format!("best {:.1}", state.best));
+            }
         }
     };
     let plan = match args.gpus {
@@ -102,7 +110,7 @@ fn choose(args: &RequestArgs, request: &Request, model: &Model) -> Result<Plan, 
 
 fn progress_bar() -> ProgressBar {
     let bar = ProgressBar::new(1);
-    if let Ok(style) = ProgressStyle::with_template("search {bar:40} {pos} of {len} plans") {
+    if let Ok(style) = ProgressStyle::with_template("search {bar:40} {pos} of {len} plans {msg}") {
         bar.set_style(style);
     }
     bar

@@ -1,7 +1,7 @@
 //! From flags to a request.
 
 use crate::args::{self, ModelArgs};
-use crate::failure::Outcome;
+use crate::failure::{InSource, Outcome};
 use crate::input::{self, ModelFiles, Source};
 use clap::ValueEnum;
 use shardc::codes;
@@ -13,7 +13,7 @@ use shardc_ir::diag::{Diagnostic, Result};
 use shardc_passes::schedule::devices;
 use shardc_passes::schedule::tree::Node;
 use shardc_passes::search::Method;
-use shardc_passes::search::outer::{Effort, Moves, Start};
+use shardc_passes::search::outer::{Effort, Memory, Moves, Start};
 use shardc_passes::strategy::Degrees;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -82,6 +82,12 @@ pub struct EffortArgs {
     /// Seed of everything that it draws at random
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
+    /// Begin with what an earlier search left, of this or of another model
+    #[arg(long, value_name = "FILE")]
+    pub warm_start: Option<PathBuf>,
+    /// Write what the search leaves to later ones
+    #[arg(long, value_name = "FILE")]
+    pub save_history: Option<PathBuf>,
 }
 
 impl EffortArgs {
@@ -106,6 +112,15 @@ impl EffortArgs {
                 Steps::Block => Moves::Block,
             },
         })
+    }
+
+    /// What an earlier search left.
+    ///
+    /// Errors: a file that cannot be read, `S204`.
+    pub fn memory(&self) -> Outcome<Option<Memory>> {
+        let Some(path) = &self.warm_start else { return Ok(None) };
+        let source = input::history(path)?;
+        Ok(Some(Memory::parse(&source.text).in_source(&source)?))
     }
 
     /// Names of start and moves.
@@ -166,7 +181,7 @@ pub struct RequestArgs {
     #[arg(long, value_name = "F", default_value_t = 1.0, allow_negative_numbers = true)]
     pub mem_fraction: f64,
     /// How to search: exact, degrees, megatron-2021[:min|half|tp8], megatron-folded[:min|half|tp8];
-    /// or plan by plan: random, annealing, genetic, swarm, steepest, bottleneck-moves
+    /// or plan by plan: random, annealing, genetic, swarm, steepest, bottleneck-moves, rl
     #[arg(long, value_name = "NAME", default_value = "degrees")]
     pub search: String,
     #[command(flatten)]
@@ -230,6 +245,7 @@ pub fn build(
         max_len: args.max_len,
         mem_fraction: args.mem_fraction,
         method: Method::parse(&args.search)?.with_effort(args.effort.effort()?),
+        memory: args.effort.memory()?,
         layout: args.layout.as_deref().map(Degrees::parse).transpose()?,
         stages: args.stages.clone(),
         pins: pins.map(|source| source.text.clone()),

@@ -7,7 +7,7 @@ mod perfetto;
 mod plot;
 mod screen;
 mod source;
-mod trace;
+pub mod trace;
 
 use crate::failure::Outcome;
 use crate::output;

@@ -209,7 +209,7 @@ fn compile(args: &SimulateArgs, path: &Path, mean: Option<(u64, u64)>) -> Outcom
         ..Request::new("", cluster)
     };
     let model = facade::read_model(&request.model).in_source(&files.config)?;
-    let plan = facade::plan(&request, &model, &mut |_, _| {})?;
+    let plan = facade::plan(&request, &model, &mut |_| {})?;
     let service = Service::of(&plan, &request).ok_or_else(|| damaged("the plan has no program"))?;
     let (positions, notes) = (model.spec.max_positions, model.notes);
     Ok(Plan { name: files.name, service, isl, osl, batch: None, positions, notes })

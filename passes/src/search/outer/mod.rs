@@ -7,13 +7,17 @@
 
 mod dice;
 mod layouts;
+mod memory;
 mod methods;
+#[cfg(feature = "rl")]
+mod rl;
 mod space;
 mod trial;
 
 pub use dice::Dice;
 pub use layouts::{LayoutSpace, REFUSED};
-pub use methods::{Moves, Settings, Way, run as run_way};
+pub use memory::{Memory, Parameter};
+pub use methods::{HAS_RL, Moves, Settings, Variant, Way, run as run_way};
 pub use space::{
     CHOICES, GENES, Gene, Genome, Mark, Space, choice, drawn, fitness, gene, mutate, step,
 };
@@ -21,8 +25,8 @@ pub use trial::{Entry, State, Trial};
 
 use super::{Evaluator, Found, NothingFits, Outcome, degrees};
 use crate::codes;
+use crate::strategy::Degrees;
 use shardc_ir::diag::{Diagnostic, Result};
-use std::cmp::Ordering;
 
 /// Where a search starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -53,55 +57,81 @@ impl Default for Effort {
     }
 }
 
-/// Searches the layouts of a model.
+/// What a search is told beside its effort.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recall<'a> {
+    /// What an earlier search left.
+    pub memory: Option<&'a Memory>,
+    /// What is searched, in words; an earlier search of the same is resumed.
+    pub about: &'a str,
+}
+
+/// Searches the layouts of a model; what came of it, and what it leaves to later searches.
 ///
 /// # Errors
-/// `S203` where layouts or stages are given, which these searches do not keep; or a pass refuses the
-/// program.
+/// `S203` where layouts or stages are given, which these searches do not keep; `S205` where the build
+/// has no policy; or a pass refuses the program.
 pub(super) fn run(
     evaluator: &Evaluator<'_>,
-    way: Way,
-    effort: &Effort,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<Outcome> {
+    (way, effort): (Way, &Effort),
+    recall: Recall<'_>,
+    progress: &mut dyn FnMut(&State),
+) -> Result<(Outcome, Memory)> {
     check(evaluator)?;
     let space = LayoutSpace::new(evaluator);
     let tuples = degrees::tuples(evaluator.facts(), evaluator.devices());
     let known = match effort.start {
-        Start::Degrees => Some(degrees::best_of(evaluator, &tuples, progress)?),
+        Start::Degrees => Some(of_degrees(evaluator, &tuples, progress)?),
         Start::Nothing => None,
     };
     let known_best = known.as_ref().and_then(|k| k.as_ref().ok()).map(|f| f.best.clone());
-    let start = known_best.as_ref().map_or(Vec::new(), |b| space.of_degrees(&b.degrees));
-    let settings = Settings { moves: effort.moves, seed: effort.seed, start };
-    let mut told = |state: &State| progress(state.done, state.budget);
+    let mut start = known_best.as_ref().map_or(Vec::new(), |b| space.of_degrees(&b.degrees));
+    let mut parameters = Vec::new();
+    if let Some(memory) = recall.memory {
+        start.extend(memory.starts(&space));
+        parameters.clone_from(&memory.parameters);
+    }
+    let settings = Settings { moves: effort.moves, seed: effort.seed, start, parameters };
+    let floor = known_best.as_ref().map_or(f64::NEG_INFINITY, |b| space.value(b));
+    let mut told = |state: &State| progress(&State { best: state.best.max(floor), ..*state });
     let mut trial = Trial::new(&space, effort.evaluations, &mut told);
-    run_way(way, &mut trial, &settings);
+    if let Some(memory) = recall.memory.filter(|m| m.about == recall.about) {
+        trial.recall(&memory.entries);
+    }
+    let parameters = run_way(way, &mut trial, &settings)?;
+    let memory = Memory::new(recall.about, space.genes(), trial.history(), parameters);
     let spent = trial.spent();
     let best = trial.best().filter(|b| b.worth > 0.0).map(|b| b.genome.clone());
     let best = match best {
         Some(genome) => space.plan(&genome)?.ok(),
         None => None,
     };
-    let before = known.as_ref().map_or(0, |_| tuples.len() as u64);
-    let evaluations = spent + before;
-    let better = |a: &super::Evaluated, b: &super::Evaluated| {
-        space.value(a).total_cmp(&space.value(b)) == Ordering::Greater
-    };
+    let evaluations = spent + known.as_ref().map_or(0, |_| tuples.len() as u64);
     let best = match (best, known_best) {
-        (Some(found), Some(known)) => Some(if better(&found, &known) { found } else { known }),
+        (Some(found), Some(known)) if space.value(&found) <= space.value(&known) => Some(known),
         (found, known) => found.or(known),
     };
-    Ok(match (best, known) {
+    let outcome = match (best, known) {
         (Some(best), _) => Ok(Found { best, reading: None, evaluations, proof: None }),
         (None, Some(Err(nothing))) => Err(nothing),
-        (None, _) => match degrees::best_of(evaluator, &tuples, progress)? {
+        (None, _) => match of_degrees(evaluator, &tuples, progress)? {
             // A search that meets nothing possible does not show that nothing is.
             Ok(found) => Ok(Found { evaluations: spent + found.evaluations, ..found }),
             Err(nothing) => {
                 Err(Box::new(NothingFits { evaluations: spent + nothing.evaluations, ..*nothing }))
             }
         },
+    };
+    Ok((outcome, memory))
+}
+
+fn of_degrees(
+    evaluator: &Evaluator<'_>,
+    tuples: &[Degrees],
+    progress: &mut dyn FnMut(&State),
+) -> Result<Outcome> {
+    degrees::best_of(evaluator, tuples, &mut |done, budget| {
+        progress(&State { done, budget, best: 0.0 });
     })
 }
 

@@ -37,6 +37,8 @@ pub struct Trial<'a> {
     history: Vec<Entry>,
     best: Option<usize>,
     stale: u64,
+    /// Plans of the history that were evaluated before this search.
+    recalled: u64,
     progress: &'a mut dyn FnMut(&State),
 }
 
@@ -50,6 +52,7 @@ impl<'a> Trial<'a> {
             history: Vec::new(),
             best: None,
             stale: 0,
+            recalled: 0,
             progress,
         }
     }
@@ -61,7 +64,26 @@ impl<'a> Trial<'a> {
 
     /// Evaluations so far.
     pub fn spent(&self) -> u64 {
-        self.history.len() as u64
+        self.history.len() as u64 - self.recalled
+    }
+
+    /// Takes over what an earlier search of the same space evaluated; it costs nothing.
+    pub fn recall(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            if !self.known.contains_key(&entry.genome) {
+                self.recalled += 1;
+                self.note(entry.genome.clone(), entry.worth);
+            }
+        }
+    }
+
+    fn note(&mut self, genome: Genome, worth: f64) {
+        let at = self.history.len();
+        if self.best.is_none_or(|b| worth > self.history[b].worth) {
+            self.best = Some(at);
+        }
+        self.known.insert(genome.clone(), at);
+        self.history.push(Entry { genome, worth });
     }
 
     /// Evaluations allowed.
@@ -102,12 +124,7 @@ impl<'a> Trial<'a> {
         let worths: Vec<f64> = new.par_iter().map(|g| self.space.worth(g)).collect();
         let new: Vec<Genome> = new.into_iter().cloned().collect();
         for (genome, worth) in new.into_iter().zip(worths) {
-            let at = self.history.len();
-            if self.best.is_none_or(|b| worth > self.history[b].worth) {
-                self.best = Some(at);
-            }
-            self.known.insert(genome.clone(), at);
-            self.history.push(Entry { genome, worth });
+            self.note(genome, worth);
         }
         let best = self.best().map_or(0.0, |b| b.worth);
         let state = State { done: self.spent(), budget: self.budget, best };

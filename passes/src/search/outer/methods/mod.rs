@@ -8,8 +8,11 @@ mod steepest;
 mod swarm;
 
 use super::dice::Dice;
+use super::memory::Parameter;
 use super::space::{Genome, drawn, step};
 use super::trial::Trial;
+use crate::codes;
+use shardc_ir::diag::{Diagnostic, Result};
 
 /// A way to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,6 +29,20 @@ pub enum Way {
     Steepest,
     /// Changes to what is dearest.
     Bottleneck,
+    /// A policy over an elite history.
+    Rl(Variant),
+}
+
+/// What the policy goes without, to see what it is worth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Variant {
+    /// Nothing.
+    #[default]
+    Full,
+    /// Without learning: the network stays as it was drawn.
+    Untrained,
+    /// Without history: neither elites to attend to nor parents.
+    NoHistory,
 }
 
 /// Which steps a search takes.
@@ -47,15 +64,17 @@ pub struct Settings {
     pub seed: u64,
     /// Where to start; from nothing where empty.
     pub start: Vec<Genome>,
+    /// Parameters that a policy begins with; drawn where empty.
+    pub parameters: Vec<Parameter>,
 }
 
 impl Settings {
-    fn blocks(&self) -> bool {
+    pub(super) fn blocks(&self) -> bool {
         self.moves == Moves::Block
     }
 
     /// `count` genomes to begin with: the start and steps from it, or draws.
-    fn first(&self, trial: &Trial<'_>, dice: &mut Dice, count: usize) -> Vec<Genome> {
+    pub(super) fn first(&self, trial: &Trial<'_>, dice: &mut Dice, count: usize) -> Vec<Genome> {
         let mut out: Vec<Genome> = self.start.iter().take(count).cloned().collect();
         let given = out.len();
         while out.len() < count {
@@ -68,8 +87,14 @@ impl Settings {
     }
 }
 
-/// Searches until the trial is done.
-pub fn run(way: Way, trial: &mut Trial<'_>, settings: &Settings) {
+/// Whether this build has the search `rl`.
+pub const HAS_RL: bool = cfg!(feature = "rl");
+
+/// Searches until the trial is done; the parameters of the policy at the end, if there is one.
+///
+/// # Errors
+/// `S205` where the build has no policy, `S206` where its library fails.
+pub fn run(way: Way, trial: &mut Trial<'_>, settings: &Settings) -> Result<Vec<Parameter>> {
     let mut dice = Dice::new(settings.seed);
     match way {
         Way::Random => random::run(trial, settings, &mut dice),
@@ -78,5 +103,27 @@ pub fn run(way: Way, trial: &mut Trial<'_>, settings: &Settings) {
         Way::Swarm => swarm::run(trial, settings, &mut dice),
         Way::Steepest => steepest::run(trial, settings, &mut dice),
         Way::Bottleneck => bottleneck::run(trial, settings, &mut dice),
+        Way::Rl(variant) => return policy(trial, settings, variant, &mut dice),
     }
+    Ok(Vec::new())
+}
+
+#[cfg(feature = "rl")]
+fn policy(
+    trial: &mut Trial<'_>,
+    settings: &Settings,
+    variant: Variant,
+    dice: &mut Dice,
+) -> Result<Vec<Parameter>> {
+    super::rl::run(trial, settings, variant, dice).map_err(|error| {
+        let message = format!("the policy network fails: {error}");
+        Box::new(Diagnostic::error(codes::NETWORK, message))
+    })
+}
+
+#[cfg(not(feature = "rl"))]
+fn policy(_: &mut Trial<'_>, _: &Settings, _: Variant, _: &mut Dice) -> Result<Vec<Parameter>> {
+    let message = "this build has no search `rl`";
+    let help = "build it with `--features rl`, or search with `genetic`";
+    Err(Box::new(Diagnostic::error(codes::NO_POLICY, message).help(help)))
 }
