@@ -1,10 +1,12 @@
 //! The launch plans of a compiled plan.
 
 use super::{Plan, Request};
-use shardc_ir::diag::Result;
+use shardc_check::launch::{agree, check};
+use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::dim::Bindings;
 use shardc_ir::graph::Module;
 use shardc_ir::launch::LaunchPlan;
+use shardc_passes::codes::BROKEN_BY_PASS;
 use shardc_passes::launch::{PhaseProgram, lower};
 use shardc_passes::search::bindings;
 use shardc_passes::strategy::megatron::Phase;
@@ -15,7 +17,7 @@ use shardc_passes::strategy::megatron::Phase;
 /// decode steps. Caches hold every request of a replica at the longest context.
 ///
 /// # Errors
-/// What [`lower`] refuses.
+/// What [`lower`] refuses; `S103` where the checker refuses what it makes.
 pub fn launch_plans(request: &Request, plan: &Plan, files: &[String]) -> Result<Vec<LaunchPlan>> {
     let (serving, dp) = (&plan.best.serving, plan.best.degrees.dp);
     let load = &plan.load;
@@ -40,7 +42,23 @@ pub fn launch_plans(request: &Request, plan: &Plan, files: &[String]) -> Result<
             held: sized(kept, request.context().max(context)),
         });
     }
-    lower(&phases)
+    let plans = lower(&phases)?;
+    passes(&phases, &plans)?;
+    Ok(plans)
+}
+
+/// Holds the plans to the checker: what it refuses is not written.
+fn passes(phases: &[PhaseProgram<'_>], plans: &[LaunchPlan]) -> Result<()> {
+    let refused = |found: Vec<Diagnostic>| {
+        let first = found.first().map(|d| format!("{}: {}", d.code, d.message));
+        let message = format!("the launch plan breaks a rule: {}", first.unwrap_or_default());
+        let help = "this is a bug in the compiler; please report it with the model and the request";
+        Box::new(Diagnostic::error(BROKEN_BY_PASS, message).help(help))
+    };
+    for (phase, plan) in phases.iter().zip(plans) {
+        check(plan, phase.module).map_err(refused)?;
+    }
+    agree(&plans.iter().collect::<Vec<_>>()).map_err(refused)
 }
 
 /// The same values, within the ranges of the symbols.

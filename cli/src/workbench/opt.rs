@@ -16,7 +16,8 @@ use shardc_passes::registry::{Event, Options, Run, resolve, run_passes};
 /// What to run, and what to show on the way.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct OptFlags {
-    /// Passes and pipelines, in order: `canonicalize,cse`; `shardc passes` lists them
+    /// Passes and pipelines, in order: `canonicalize,cse`; `shardc passes` lists them; `launch` at
+    /// the end prints the launch plan
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub passes: String,
     /// Show the program before every pass
