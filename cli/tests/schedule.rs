@@ -140,7 +140,7 @@ fn a_changed_line_changes_the_plan() {
 
 #[test]
 fn wrong_lines_are_pointed_at() {
-    let cases: [(&str, String, &str, usize, &str); 14] = [
+    let cases: [(&str, String, &str, usize, &str); 15] = [
         ("toml", "degrees = ".to_string(), "S120", 1, ""),
         ("key", "degrees = \"tp=8\"\nbtach = 3\n".to_string(), "S121", 2, "`batch`"),
         ("version", "version = 2\ndegrees = \"tp=8\"\n".to_string(), "S121", 1, "version 1"),
@@ -164,6 +164,13 @@ fn wrong_lines_are_pointed_at() {
             "S123",
             4,
             "gpu0",
+        ),
+        (
+            "stacked",
+            one_line("stored.main", "\"layer.ffn.down.w\" = \"[{}, {tp}, {}]\""),
+            "S122",
+            4,
+            "[stored.layer]",
         ),
         ("rank", one_line("both.layer", "x = \"[{}, {}]\""), "S123", 4, "per dimension"),
         (
@@ -256,6 +263,24 @@ fn evaluate_prices_schedules() {
     assert_eq!(answers[7]["fits"], true, "{}", answers[7]);
     assert_eq!(answers[8]["error"]["code"], "U151");
     assert!(answers[9]["error"]["legal"].is_array(), "{}", answers[9]);
+}
+
+#[test]
+fn stored_blocks_are_never_cut() {
+    let schedule = |layout: &str| {
+        json!({
+            "model": model("Qwen__Qwen3-32B-FP8"), "cluster": "h100x8x2",
+            "isl": 512, "osl": 64, "concurrency": 8,
+            "schedule": {"mesh": "node=2,gpu=8", "stored": {"layer": {"ffn.gate.w": layout}}},
+        })
+    };
+    let answers = ask("stored_blocks", &[schedule("[{}, {node, gpu}]"), schedule("[{}, {gpu}]")]);
+    // 25,600 columns are 200 blocks of 128.
+    let error = &answers[0]["error"];
+    assert_eq!(error["code"], "S123", "{error}");
+    assert_eq!(error["operator"], "stored/layer/ffn.gate.w", "{error}");
+    assert!(error["legal"].as_array().unwrap().contains(&json!("\"gpu\"")), "{error}");
+    assert!(answers[1]["memory"].is_object(), "{}", answers[1]);
 }
 
 #[test]

@@ -78,6 +78,23 @@ impl Operator<'_> {
         self.checked(&rule, out, &|_| node.span)
     }
 
+    /// Whether a layout in which an operand is stored cuts it only where the operator's splits may.
+    pub fn keeps(&self, position: usize, layout: &Layout, span: Option<Span>) -> Checked<()> {
+        let Some(rule) = self.rule() else { return Ok(()) };
+        let mesh = &self.groups.mesh;
+        let dims = rule.operands.get(position).cloned().unwrap_or_default();
+        for (d, factors) in dims.iter().enumerate() {
+            let [factor] = factors[..] else { continue };
+            if let Err(cause) = flow::check_split(&rule.factors[factor], mesh, &layout.dims[d]) {
+                let mut assignment = Assignment { axes: vec![Vec::new(); rule.factors.len()] };
+                assignment.axes[factor].clone_from(&layout.dims[d]);
+                let error = FlowError::BadSplit { factor, cause };
+                return Err(self.refused(&rule, &assignment, &error, span));
+            }
+        }
+        Ok(())
+    }
+
     fn rule(&self) -> Option<Rule> {
         rule_of(self.func, self.inst).filter(|r| !r.factors.is_empty())
     }

@@ -11,6 +11,7 @@ use crate::strategy::Groups;
 use crate::strategy::pins::expand;
 use shardc_ir::graph::{Func, Inst, Module, Value};
 use shardc_ir::layout::Layout;
+use shardc_ir::ops::Op;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Layouts of weights and caches, by function and name.
@@ -96,6 +97,7 @@ impl<'a> Sections<'a> {
                     continue;
                 }
                 let layout = self.layout_of(&entry, param)?;
+                self.storable(&entry, param, &layout)?;
                 self.stored.insert((func.name.clone(), key.name.clone()), layout);
             } else {
                 self.once(&entry, phase)?;
@@ -107,6 +109,29 @@ impl<'a> Sections<'a> {
             found = true;
         }
         if found { Ok(()) } else { Err(self.no_such_name(section, funcs, key)) }
+    }
+
+    /// Whether a weight or cache may lie so: what layers stack lies as the layers have it, and no
+    /// layout cuts what a reader's split may not, such as a quantisation block.
+    fn storable(&self, entry: &Entry<'_>, param: Value, layout: &Layout) -> Checked<()> {
+        let Entry { module, func, key, node, .. } = *entry;
+        let readers = func.body.iter().filter(|&&i| func.insts[i].operands.contains(&param));
+        for &inst in readers {
+            let data = &func.insts[inst];
+            if let Op::Repeat(repeat) = &data.op {
+                let layers: Vec<&str> = repeat.distinct().into_iter().map(|(f, _)| f).collect();
+                let message = format!("`{}` of @{} is stacked from layers", key.name, func.name);
+                let help = format!("state it under [stored.{}]", layers.join("], or [stored."));
+                return Err(fault(codes::SCHEDULE_NAME, message, key.span, help));
+            }
+            let operator =
+                Operator { module, func, inst, groups: self.groups, place: entry.place() };
+            let positions = (0..data.operands.len()).filter(|&i| data.operands[i] == param);
+            for position in positions {
+                operator.keeps(position, layout, node.span)?;
+            }
+        }
+        Ok(())
     }
 
     /// A name is stated for a phase once.

@@ -65,6 +65,10 @@ impl Pin {
         if pattern.len() > MAX_PATTERN {
             return Err(format!("the pattern has more than {MAX_PATTERN} bytes"));
         }
+        if pattern.is_empty() || pattern.contains([':', '#']) || pattern.contains(char::is_control)
+        {
+            return Err("the pattern is empty, or has `:`, `#` or a control character".to_string());
+        }
         let layout = expand(layout.trim(), groups)?;
         Ok(Pin { pattern: pattern.to_string(), layout, span: None })
     }
