@@ -37,6 +37,9 @@ pub(super) fn request(request: &Request) -> Result<()> {
 pub(super) fn load(load: &Load, mem_fraction: f64) -> Result<()> {
     whole("--isl", load.isl)?;
     whole("--osl", load.osl)?;
+    if load.output() == 0 {
+        return Err(range("--osl", &load.osl, "2 or more where prompts come prefilled"));
+    }
     load.concurrency.map_or(Ok(()), |n| whole("--concurrency", n))?;
     if !(mem_fraction > 0.0 && mem_fraction <= 1.0) {
         return Err(range("--mem-fraction", &mem_fraction, "a fraction above 0 and up to 1"));

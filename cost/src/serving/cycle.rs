@@ -23,41 +23,44 @@
 //!   engine holds a request back, it waits for the next place, T/b;
 //! - a request stays for T = TTFT + R·TPOT, and by Little's law b/T finish in a second.
 //!
+//! Where prompts come prefilled, TPOT is a round and there is no first token to wait for.
+//!
 //! With one output token there are no rounds: T = TTFT = f + (b/n − 1)·g. Requests beyond the
 //! running ones wait for (waiting/b)·T.
 
+use super::slope::Time;
 use super::{Load, StepTime};
 
 /// Times of the micro-batches of a replica, ns.
 #[derive(Clone, Copy, Debug)]
-pub struct Steps {
+pub struct Steps<T = f64> {
     /// Micro-batches of a decode round.
     pub micro_batches: u64,
     /// Latency and interval of one of them.
-    pub decode: (f64, f64),
+    pub decode: (T, T),
     /// The same of one request that attends to nothing but itself.
-    pub alone: (f64, f64),
+    pub alone: (T, T),
     /// Requests of a prefill micro-batch.
     pub prefill_requests: u64,
     /// Latency of a prefill micro-batch.
-    pub prefill: f64,
+    pub prefill: T,
     /// Interval of prefill micro-batches.
-    pub prefill_interval: f64,
+    pub prefill_interval: T,
     /// Interval of full prefill micro-batches, by request.
-    pub crowded: f64,
+    pub crowded: T,
     /// Replicas that step together.
     pub lockstep: u64,
 }
 
 /// A replica's steady state, ns.
 #[derive(Clone, Copy, Debug)]
-pub struct Cycle {
+pub struct Cycle<T = f64> {
     /// Mean time to first token.
-    pub ttft: f64,
+    pub ttft: T,
     /// Mean time of an output token after the first.
-    pub tpot: f64,
+    pub tpot: T,
     /// How long a request stays once admitted.
-    pub stay: f64,
+    pub stay: T,
 }
 
 /// Micro-batches of a decode round of `batch` requests: their number and size.
@@ -76,7 +79,7 @@ fn arriving(load: &Load, batch: u64) -> f64 {
 
 /// Requests of a prefill micro-batch when `batch` run.
 pub fn prefill_requests(load: &Load, batch: u64) -> u64 {
-    let together = match load.scheduling.mixed && load.osl > 1 {
+    let together = match load.mixes() {
         true => arriving(load, batch).round(),
         false => (1.0 + arriving(load, batch)).floor(),
     };
@@ -100,6 +103,9 @@ pub fn most_output(
     load: &Load,
     prefill: &dyn Fn(u64, u64) -> StepTime,
 ) -> f64 {
+    if load.prefilled {
+        return f64::INFINITY;
+    }
     let each = |n: u64| prefill(n, load.isl).interval.as_f64() / n as f64;
     let least = (1..=most_prefill_requests(load)).map(each).fold(f64::INFINITY, f64::min);
     let output = replicas as f64 * load.osl as f64 / least;
@@ -107,13 +113,17 @@ pub fn most_output(
 }
 
 /// The steady state of a replica that runs `batch` requests.
-pub fn cycle(load: &Load, batch: u64, steps: &Steps) -> Cycle {
+pub fn cycle<T: Time>(load: &Load, batch: u64, steps: &Steps<T>) -> Cycle<T> {
     let rounds = load.osl.saturating_sub(1) as f64;
     let together = steps.prefill_requests as f64;
     if rounds == 0.0 {
         let ahead = (batch as f64 / together - 1.0).max(0.0);
-        let ttft = steps.prefill + ahead * steps.prefill_interval;
-        return Cycle { ttft, tpot: 0.0, stay: ttft };
+        let ttft = steps.prefill + steps.prefill_interval * ahead;
+        return Cycle { ttft, tpot: T::ZERO, stay: ttft };
+    }
+    if load.prefilled {
+        let tpot = steps.round();
+        return Cycle { ttft: T::ZERO, tpot, stay: tpot * rounds };
     }
     let prompts = Prompts::of(load, steps);
     let arriving = arriving(load, batch);
@@ -126,51 +136,51 @@ pub fn cycle(load: &Load, batch: u64, steps: &Steps) -> Cycle {
             prompts.in_lockstep(own, self::arriving(load, running) / together, steps)
         }
     };
-    let half_round = if batch > 1 { steps.round() / 2.0 } else { 0.0 };
+    let half_round = if batch > 1 { steps.round() / 2.0 } else { T::ZERO };
     let ahead = ((1.0 + arriving) / together - 1.0).max(0.0) / 2.0;
-    let steady = half_round + prompts.chunks * (prompts.latency + ahead * prompts.interval);
+    let steady = half_round + (prompts.latency + prompts.interval * ahead) * prompts.chunks;
     let ttft = started(load, batch, steady, steps);
-    let stay = ttft + rounds * tpot;
+    let stay = ttft + tpot * rounds;
     let held = match load.concurrency {
-        Some(_) if batch > 1 => load.scheduling.held * stay / batch as f64,
-        _ => 0.0,
+        Some(_) if batch > 1 => stay * load.scheduling.held / batch as f64,
+        _ => T::ZERO,
     };
     Cycle { ttft: ttft + held, tpot, stay: stay + held }
 }
 
 /// Mean time to the first token when all clients start at once.
-fn started(load: &Load, batch: u64, steady: f64, steps: &Steps) -> f64 {
+fn started<T: Time>(load: &Load, batch: u64, steady: T, steps: &Steps<T>) -> T {
     let Some(waves) = load.waves.filter(|_| batch > 1) else { return steady };
     let crowd = steps.prefill - steps.prefill_interval;
-    let first = crowd + (batch as f64 + 1.0) / 2.0 * steps.crowded;
-    steady + (first - steady).max(0.0) / waves.max(1) as f64
+    let first = crowd + steps.crowded * ((batch as f64 + 1.0) / 2.0);
+    steady + (first - steady).or_none() / waves.max(1) as f64
 }
 
-impl Steps {
+impl<T: Time> Steps<T> {
     /// A round without prompts.
-    pub fn round(&self) -> f64 {
-        self.decode.0.max(self.busy())
+    pub fn round(&self) -> T {
+        self.decode.0.longer(self.busy())
     }
 
     /// The slowest stage's work in a round.
-    fn busy(&self) -> f64 {
+    fn busy(&self) -> T {
         self.decode.1 * self.micro_batches as f64
     }
 }
 
 /// Steps with prompts.
-struct Prompts {
+struct Prompts<T> {
     mixed: bool,
     /// Steps of a micro-batch.
     chunks: f64,
     /// Latency of one, with the decoding in it.
-    latency: f64,
+    latency: T,
     /// Interval behind one.
-    interval: f64,
+    interval: T,
 }
 
-impl Prompts {
-    fn of(load: &Load, steps: &Steps) -> Prompts {
+impl<T: Time> Prompts<T> {
+    fn of(load: &Load, steps: &Steps<T>) -> Self {
         let Steps { prefill, prefill_interval, decode, alone, .. } = *steps;
         if !load.scheduling.mixed {
             let (latency, interval) = (prefill, prefill_interval);
@@ -178,34 +188,34 @@ impl Prompts {
         }
         let tokens = load.isl.saturating_mul(steps.prefill_requests);
         let chunks = tokens.div_ceil(load.prefill_tokens.max(1)).max(1) as f64;
-        let latency = prefill / chunks + (decode.0 - alone.0).max(0.0);
-        let interval = prefill_interval / chunks + (decode.1 - alone.1).max(0.0);
+        let latency = prefill / chunks + (decode.0 - alone.0).or_none();
+        let interval = prefill_interval / chunks + (decode.1 - alone.1).or_none();
         Prompts { mixed: true, chunks, latency, interval }
     }
 
     /// What `batches` micro-batches of prompts cost a round.
-    fn stall(&self, batches: f64, steps: &Steps) -> f64 {
+    fn stall(&self, batches: f64, steps: &Steps<T>) -> T {
         let batches = batches * self.chunks;
         let beside = if self.mixed { batches.min(steps.micro_batches as f64) } else { 0.0 };
-        let work = batches * self.interval - beside * steps.decode.1;
+        let work = self.interval * batches - steps.decode.1 * beside;
         // A lone one empties the pipeline; of many, each fills the gap behind the one before.
         let some = batches.min(1.0);
         let drain = self.latency - self.interval - (steps.decode.0 - steps.decode.1);
         let slack = steps.round() - steps.busy();
-        (work - slack).max(0.0) + some * (1.0 - some / 2.0) * drain.max(0.0)
+        (work - slack).or_none() + drain.or_none() * (some * (1.0 - some / 2.0))
     }
 
     /// TPOT where replicas step together: `own` micro-batches of prompts in a round are this
     /// replica's, `all` anybody's, and whoever has none decodes meanwhile.
-    fn in_lockstep(&self, own: f64, all: f64, steps: &Steps) -> f64 {
+    fn in_lockstep(&self, own: f64, all: f64, steps: &Steps<T>) -> T {
         let (own, any) = (own * self.chunks, 1.0 - (-all * self.chunks).exp());
-        let longer = (self.latency - steps.round()).max(0.0);
-        let step = steps.round() + any * longer;
+        let longer = (self.latency - steps.round()).or_none();
+        let step = steps.round() + longer * any;
         if !self.mixed {
             return step * (1.0 + own);
         }
         let pairs = all * self.chunks * own / 2.0;
-        step + pairs.min(own.max(1.0)) * (self.interval - steps.decode.1).max(0.0)
+        step + (self.interval - steps.decode.1).or_none() * pairs.min(own.max(1.0))
     }
 }
 

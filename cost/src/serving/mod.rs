@@ -8,6 +8,7 @@
 mod curve;
 mod cycle;
 mod search;
+mod slope;
 
 use std::fmt;
 
@@ -15,6 +16,7 @@ use crate::time::Ns;
 
 pub use cycle::{Cycle, Steps, cycle, micro_batches, most_output, prefill_requests};
 pub use search::serve;
+pub use slope::{SlopedCycle, Slopes, Time, sloped_cycle};
 
 /// Time of one step of a pipeline of stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,9 @@ pub struct Load {
     pub isl: u64,
     /// Output tokens of a request, at least 1.
     pub osl: u64,
+    /// Whether prompts come prefilled, with their first token, as into a decode pool: only the rounds
+    /// of the later tokens count.
+    pub prefilled: bool,
     /// Requests in flight in all; `None` chooses the best.
     pub concurrency: Option<u64>,
     /// What the best is.
@@ -129,6 +134,7 @@ impl Load {
         Load {
             isl,
             osl,
+            prefilled: false,
             concurrency: None,
             objective: Objective::Throughput,
             ttft_limit: None,
@@ -145,6 +151,16 @@ impl Load {
     /// Micro-batches of a decode round of `batch` requests through `stages`: number and size.
     pub fn micro_batches(&self, batch: u64, stages: u64) -> (u64, u64) {
         micro_batches(batch, self.micro_batches.unwrap_or(stages))
+    }
+
+    /// Output tokens of a request that are made here.
+    pub fn output(&self) -> u64 {
+        self.osl.saturating_sub(u64::from(self.prefilled))
+    }
+
+    /// Whether prompts share steps with decoding.
+    fn mixes(&self) -> bool {
+        self.scheduling.mixed && self.osl > 1 && !self.prefilled
     }
 
     /// Mean length of the cache that a decode step reads: `isl + osl/2`.

@@ -33,7 +33,7 @@ pub fn serve(engine: &Engine, load: &Load) -> Result<Serving, Unservable> {
 
 /// The service at a batch.
 fn run_batch(engine: &Engine, load: &Load, batch: u64) -> Result<Serving, Unservable> {
-    if load.osl == 0 || batch == 0 || load.concurrency == Some(0) {
+    if load.output() == 0 || batch == 0 || load.concurrency == Some(0) {
         return Err(Unservable::Steps);
     }
     let (most, capped_by) = capacity(engine, &Load { max_batch: batch, ..*load })?;
@@ -42,7 +42,7 @@ fn run_batch(engine: &Engine, load: &Load, batch: u64) -> Result<Serving, Unserv
 }
 
 fn choose(engine: &Engine, load: &Load) -> Result<Serving, Unservable> {
-    if load.osl == 0 || load.max_batch == 0 || load.concurrency == Some(0) {
+    if load.output() == 0 || load.max_batch == 0 || load.concurrency == Some(0) {
         return Err(Unservable::Steps);
     }
     let (most, capped_by) = capacity(engine, load)?;
@@ -112,13 +112,13 @@ impl Fixed {
     /// At most two calls of the step functions, none that the load has no use for.
     fn of(engine: &Engine, load: &Load) -> Fixed {
         let most = most_prefill_requests(load);
-        let alone = match load.scheduling.mixed && load.osl > 1 {
+        let alone = match load.mixes() {
             true => (engine.decode)(1, 1).as_f64(),
             false => (0.0, 0.0),
         };
         let crowded = match load.waves {
-            Some(_) => (engine.prefill)(most, load.isl).as_f64().1 / most as f64,
-            None => 0.0,
+            Some(_) if !load.prefilled => (engine.prefill)(most, load.isl).as_f64().1 / most as f64,
+            _ => 0.0,
         };
         Fixed { alone, crowded }
     }
@@ -136,7 +136,7 @@ impl Evaluated {
     /// From the step functions: two calls.
     fn exact(engine: &Engine, load: &Load, batch: u64, fixed: &Fixed) -> Evaluated {
         let decode = |size| decode_step(engine, load, size);
-        let prefill = |requests| (engine.prefill)(requests, load.isl).as_f64();
+        let prefill = |requests| prefill_step(engine, load, requests);
         Evaluated::from_steps(engine, load, batch, fixed, decode, prefill)
     }
 
@@ -168,7 +168,7 @@ impl Evaluated {
 
     /// Output tokens per nanosecond of a replica.
     fn rate(&self, load: &Load) -> f64 {
-        let rate = self.batch as f64 * load.osl as f64 / self.cycle.stay;
+        let rate = self.batch as f64 * load.output() as f64 / self.cycle.stay;
         if rate.is_finite() { rate } else { 0.0 }
     }
 
@@ -199,7 +199,7 @@ impl Evaluated {
     fn serving(&self, engine: &Engine, load: &Load, limited_by: Limit) -> Serving {
         let queueing = self.queueing(engine, load);
         let running = self.running(engine, load);
-        let per_ns = running as f64 * load.osl as f64 / self.cycle.stay;
+        let per_ns = running as f64 * load.output() as f64 / self.cycle.stay;
         Serving {
             batch: running,
             replica_batch: self.batch,
@@ -292,6 +292,11 @@ fn decode_step(engine: &Engine, load: &Load, size: u64) -> (f64, f64) {
     }
 }
 
+/// Latency and interval of a prefill micro-batch, ns; nothing if prompts come prefilled.
+fn prefill_step(engine: &Engine, load: &Load, requests: u64) -> (f64, f64) {
+    if load.prefilled { (0.0, 0.0) } else { (engine.prefill)(requests, load.isl).as_f64() }
+}
+
 /// Both step functions, sampled.
 struct Curves {
     decode: Curve,
@@ -305,7 +310,7 @@ impl Curves {
         let together = most_prefill_requests(load).min(most);
         Curves {
             decode: Curve::sample(largest, |size| decode_step(engine, load, size)),
-            prefill: Curve::sample(together, |n| (engine.prefill)(n, load.isl).as_f64()),
+            prefill: Curve::sample(together, |n| prefill_step(engine, load, n)),
             fixed,
         }
     }

@@ -213,6 +213,7 @@ impl Ready {
         let tokens = bindings(&self.decode.module, decoding, 1, max_len);
         let one = bindings(&self.decode.module, dp, 1, max_len);
         let peaks = prefill.all_activations(&prompts).into_iter();
+        let peaks = peaks.map(|peak| if load.prefilled { 0 } else { peak });
         let peaks = peaks.zip(decode.all_activations(&tokens)).map(|(a, b)| a.max(b));
         let of_stage = |(stage, activations): (usize, u64)| {
             let weights = decode.weights(stage, &one);

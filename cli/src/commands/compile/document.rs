@@ -203,6 +203,7 @@ impl Document<'_> {
             "devices": self.plan.cluster.devices(),
             "isl": load.isl,
             "osl": load.osl,
+            "prefilled": load.prefilled,
             "concurrency": load.concurrency,
             "objective": match args.objective {
                 super::request::Goal::Throughput => "throughput",

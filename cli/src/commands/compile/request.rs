@@ -140,6 +140,17 @@ impl EffortArgs {
 /// Most plans of a search: each is kept.
 const MOST_EVALUATIONS: u64 = 1 << 20;
 
+/// Which phases of a request are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Phases {
+    /// Prompts and answers
+    Both,
+    /// Prompts only, each with the first token of its answer
+    Prefill,
+    /// Answers only: prompts come prefilled, with the first token, as into a decode pool
+    Decode,
+}
+
 /// What is to be compiled, and for what.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RequestArgs {
@@ -159,6 +170,9 @@ pub struct RequestArgs {
     /// Tokens of an answer
     #[arg(long, value_name = "N", default_value_t = 1024, allow_negative_numbers = true)]
     pub osl: u64,
+    /// Which phases of a request are served
+    #[arg(long, value_enum, default_value_t = Phases::Both)]
+    pub phase: Phases,
     /// Requests in flight [default: what the objective likes best]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub concurrency: Option<u64>,
@@ -231,7 +245,8 @@ pub fn build(
         tpot_limit: limit("--tpot", args.tpot)?,
         prefill_tokens: profile.prefill_tokens,
         scheduling: profile.scheduling,
-        ..Load::new(args.isl, args.osl)
+        prefilled: args.phase == Phases::Decode,
+        ..Load::new(args.isl, if args.phase == Phases::Prefill { 1 } else { args.osl })
     };
     Ok(Request {
         model: ModelRequest {

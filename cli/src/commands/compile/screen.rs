@@ -102,8 +102,9 @@ fn cluster(out: &mut String, document: &Document<'_>) {
         .collect::<String>();
     let _ = writeln!(
         out,
-        "load      {} in, {} out, memory for {}; {asked}{limited}",
+        "load      {} in{}, {} out, memory for {}; {asked}{limited}",
         counted(load.isl, "token"),
+        if load.prefilled { " and prefilled" } else { "" },
         count(load.osl),
         count(request.context())
     );

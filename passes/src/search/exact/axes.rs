@@ -169,6 +169,11 @@ impl Lattice {
         self.kinds.iter().enumerate().map(size).product()
     }
 
+    /// Kinds of axes.
+    pub fn kinds(&self) -> usize {
+        self.kinds.len()
+    }
+
     /// Number of states.
     pub fn len(&self) -> usize {
         self.len

@@ -1,20 +1,24 @@
 //! Both phases at one point: weights and caches lie in one way, activations as each phase likes.
 //!
-//! What couples the phases is priced: every way to lay a parameter has a price, paid by the phase
-//! that leads and earned by the one that follows, and every stored byte has a price, raised until
-//! memory suffices. Whatever the prices, the sum of both phases' optima is a lower bound (Lagrange);
-//! prices are moved to raise it. A plan comes from one phase's optimum with the other made to lay
-//! its parameters alike.
+//! What couples the phases is priced: every way to lay a parameter has a price, paid by prefill and
+//! earned by decoding, and every stored byte has a price, raised until memory suffices. Whatever the
+//! prices, the sum of both phases' optima is a lower bound (Lagrange); prices are moved to raise it.
+//! A plan comes from one phase's optimum with the other made to lay its parameters alike. Where that
+//! leaves a gap, ways to lay a parameter on which two optima differ are prescribed or ruled out, and
+//! what remains is bounded anew, the least bound first (branch and bound).
 
+use super::aim::Target;
 use super::axes::Key;
-use super::phase::{Objective, ParamName, Planes, Prices, Solution, Stored};
+use super::phase::{Limits, Objective, ParamName, Planes, Prices, Solution, Stored};
 
 /// A point with both phases priced.
 pub(super) struct Joint<'a> {
     /// Prefill, then decoding.
     pub planes: [&'a Planes; 2],
-    /// What a nanosecond of a step of each phase counts.
-    pub weight: [f64; 2],
+    /// Whether each phase counts.
+    pub counts: [bool; 2],
+    /// What is bounded.
+    pub target: &'a Target,
     /// The stage that is fullest.
     pub share: &'a [f64],
     /// Bytes that weights, caches and activations of a device may take.
@@ -30,7 +34,7 @@ pub(super) struct Joint<'a> {
 pub(super) struct Pair {
     /// Prefill, then decoding.
     pub solutions: [Solution; 2],
-    /// Weighted sum of the steps, ns.
+    /// The bounded sum.
     pub cost: f64,
     /// Whether memory suffices, as far as it is known before lowering.
     pub fits: bool,
@@ -49,21 +53,84 @@ struct Level {
 pub(super) struct Solved {
     /// No plan costs less.
     pub bound: f64,
-    /// Least ns of a step of each phase by itself.
-    pub alone: [f64; 2],
     /// The best plan found: one that fits, failing that one that nearly does.
     pub best: Option<Pair>,
     /// Prices of parameters that gave the bound: prefill pays them, decoding earns them.
     pub prices: Prices,
 }
 
-/// Both phases' optima under some prices.
+/// How long to go on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    /// Moves of the prices of parameters.
+    pub rounds: usize,
+    /// Parts of the point that are looked into beyond the whole.
+    pub nodes: usize,
+    /// A bound that is high enough.
+    pub enough: f64,
+}
+
+/// A part of a point: some ways to lay parameters are prescribed or ruled out.
+struct Node {
+    bound: f64,
+    limits: Limits,
+    prices: Prices,
+}
+
+impl Node {
+    /// The part in which a parameter lies in one way, and the one in which it does not.
+    fn halves(self, name: ParamName, key: Key) -> [Node; 2] {
+        let mut without = self.limits.clone();
+        without.never.entry(name.clone()).or_default().insert(key);
+        let mut with = self.limits;
+        with.only.insert(name, key);
+        let node = |limits| Node { bound: self.bound, limits, prices: self.prices.clone() };
+        [node(with), node(without)]
+    }
+}
+
+/// A bound, the price of a byte that gave it, and optima at that price.
+type Dual = (f64, f64, Priced);
+
+/// A node whose bound was raised.
+struct Looked {
+    node: Node,
+    /// A parameter on which optima differ, and a way to lay it.
+    apart: Option<(ParamName, Key)>,
+    prices: Prices,
+}
+
+/// Both phases' optima under some prices; none of a phase that does not count.
 struct Priced {
-    solutions: [Solution; 2],
-    /// Weighted sum, prices of parameters included and of bytes not, ns.
+    solutions: [Option<Solution>; 2],
+    /// The sum, prices of parameters included and of bytes not.
     cost: f64,
     /// Bytes that count against memory.
     bytes: f64,
+    /// How an optimum at the same prices that does not fit lays parameters.
+    beyond: Option<[Option<Stored>; 2]>,
+}
+
+impl Priced {
+    fn stored(&self) -> [Option<Stored>; 2] {
+        self.solutions.each_ref().map(|s| s.as_ref().map(|s| s.stored.clone()))
+    }
+
+    /// A parameter on which optima differ: those of the phases, or the one that fits and the one that
+    /// does not.
+    fn apart(&self) -> Option<(ParamName, Key)> {
+        let [prefill, decode] = self.stored();
+        let phases = match (&prefill, &decode) {
+            (Some(a), Some(b)) => differing(a, b).into_iter().next(),
+            _ => None,
+        };
+        let memory = || {
+            let beyond = self.beyond.as_ref()?;
+            let pairs = [&prefill, &decode].into_iter().zip(beyond);
+            pairs.flat_map(|(a, b)| Some(differing(a.as_ref()?, b.as_ref()?))).flatten().next()
+        };
+        phases.or_else(memory).map(|(name, key, _)| (name, key))
+    }
 }
 
 /// Price of a byte at which only bytes count, ns.
@@ -89,49 +156,43 @@ impl Solved {
     }
 }
 
-impl Pair {
-    /// Time of a step of prefill and of decoding.
-    pub fn steps(&self) -> [f64; 2] {
-        [self.solutions[0].cost, self.solutions[1].cost]
-    }
-}
-
 impl Joint<'_> {
-    /// Least time of a step of each phase by itself, memory with it where that phase leads.
-    fn alone(&self) -> Option<[f64; 2]> {
-        let lead = self.lead();
-        let mut weight = [0.0; 2];
-        weight[lead] = 1.0;
-        let single = Joint { weight, ..*self };
-        let level = Level { cap: None, room: self.room - self.least };
-        let (bound, ..) = single.dual(&Prices::default(), level)?;
-        let follows = self.planes[1 - lead].solve(&Objective::default())?.cost;
-        Some(if lead == 0 { [bound, follows] } else { [follows, bound] })
-    }
-
-    /// The phase that pays for memory.
+    /// The phase that pays for caches.
     fn lead(&self) -> usize {
-        usize::from(self.weight[1] > 0.0)
+        usize::from(self.counts[1])
     }
 
-    /// Solves the point; prices of parameters begin with `known` and are moved `rounds` times. `None`
-    /// where nothing fits.
+    fn both(&self) -> bool {
+        self.counts == [true, true]
+    }
+
+    /// Solves the point; prices of parameters begin with `known`. `None` where nothing fits.
     ///
     /// Activations are the most that any group takes, which is no sum; so they are cut into levels,
-    /// each of which is solved by itself, and then the one with the least bound once more with care.
-    pub fn solve(&self, rounds: usize, known: &Prices) -> Option<Solved> {
-        let mut levels = self.levels();
-        let (last, bound, price) = loop {
-            let last = levels.pop()?;
-            if let Some((bound, price, _)) = self.dual(known, last) {
-                break (last, bound, price);
-            }
-        };
-        let mut bounds = vec![(last, bound)];
-        for level in levels.into_iter().rev() {
+    /// each of which is solved by itself, those with the least bound first.
+    pub fn solve(&self, effort: Effort, known: &Prices) -> Option<Solved> {
+        let free = Level { cap: None, room: self.room - self.least };
+        let (bound, price, priced) = self.dual(known, free)?;
+        if bound + self.target.constant >= effort.enough {
+            return Some(Solved {
+                bound: bound + self.target.constant,
+                best: None,
+                prices: known.clone(),
+            });
+        }
+        let mut bounds: Vec<(Level, f64)> = Vec::new();
+        let levels = self.levels(&priced);
+        let mut first = Some((bound, price, priced)).filter(|_| levels.len() == 1);
+        for level in levels {
             // One price bounds every level; the least bound is then looked into.
-            let priced = self.at(price, known, level)?;
-            bounds.push((level, priced.cost + price * (priced.bytes - level.room)));
+            let bound = match level.cap {
+                None => bound + price * (free.room - level.room),
+                Some(_) => match self.at(price, known, level, &Limits::default()) {
+                    Some(priced) => priced.cost + price * (priced.bytes - level.room),
+                    None => continue,
+                },
+            };
+            bounds.push((level, bound));
         }
         let mut solved: Vec<Option<Solved>> = bounds.iter().map(|_| None).collect();
         loop {
@@ -140,7 +201,7 @@ impl Joint<'_> {
             if solved[least].is_some() {
                 break;
             }
-            match self.solve_level(bounds[least].0, rounds, known) {
+            match self.solve_level(bounds[least].0, effort, known, first.take()) {
                 Some(level) => solved[least] = Some(level),
                 None if bounds.len() == 1 => return None,
                 None => {
@@ -149,28 +210,28 @@ impl Joint<'_> {
                 }
             }
         }
-        let alone = self.alone()?;
-        let all = solved.into_iter().flatten();
-        let solved = all.reduce(|a, b| {
+        let merged = solved.into_iter().flatten().reduce(|a, b| {
             let (mut least, other) = if a.bound <= b.bound { (a, b) } else { (b, a) };
             least.offer(other.best);
             least
         });
-        solved.map(|solved| Solved { alone, ..solved })
+        merged.map(|s| Solved { bound: s.bound + self.target.constant, ..s })
     }
 
-    /// Levels of activations from what the fastest prefill takes downwards; a single one where
-    /// memory is no matter.
-    fn levels(&self) -> Vec<Level> {
-        let (lead, all) = (self.lead(), Objective::default());
+    /// Levels of activations from what prefill takes downwards; a single one where memory is no
+    /// matter.
+    fn levels(&self, priced: &Priced) -> Vec<Level> {
         let free = Level { cap: None, room: self.room - self.least };
-        let (Some(first), Some(stored)) =
-            (self.planes[0].solve(&all), self.planes[lead].solve(&all))
-        else {
+        let Some(prefill) = priced.solutions[0].as_ref().filter(|_| self.counts[0]) else {
             return vec![free];
         };
-        let peak = first.transient.max(self.most_transient());
-        if stored.bytes(self.batch, self.share) + peak <= self.room {
+        let stored = priced.solutions.iter().flatten().map(|s| s.bytes(self.batch, self.share));
+        let stored = stored.fold(0.0, f64::max);
+        if stored + self.planes[0].most_transient() <= self.room {
+            return vec![free];
+        }
+        let peak = prefill.transient.max(self.most_transient());
+        if stored + peak <= self.room {
             return vec![free];
         }
         let mut caps = vec![None];
@@ -200,30 +261,80 @@ impl Joint<'_> {
         alike.map_or(0.0, |s| s.transient)
     }
 
-    /// Solves the point for one level of activations.
-    fn solve_level(&self, level: Level, rounds: usize, known: &Prices) -> Option<Solved> {
-        let mut prices = known.clone();
-        let mut solved =
-            Solved { bound: 0.0, alone: [0.0; 2], best: None, prices: Prices::default() };
-        let mut upper = f64::INFINITY;
-        for round in 0..=rounds {
-            let (bound, _, priced) = self.dual(&prices, level)?;
-            if bound > solved.bound {
-                solved.bound = bound;
-                solved.prices = prices.clone();
-            }
-            upper = upper.min(self.try_with(&mut solved, 0, &priced.solutions[1], level));
-            if self.weight[1 - self.lead()] > 0.0 {
-                upper = upper.min(self.try_with(&mut solved, 1, &priced.solutions[0], level));
-            }
-            let gap = if upper.is_finite() { upper - solved.bound } else { bound * 0.1 };
-            let aim = gap + solved.bound - bound;
-            let done = round == rounds || gap <= EQUAL * solved.bound;
-            if done || !self.reprice(&mut prices, &priced.solutions, aim) {
+    /// Solves the point for one level of activations, constants aside.
+    fn solve_level(
+        &self,
+        level: Level,
+        effort: Effort,
+        known: &Prices,
+        mut first: Option<Dual>,
+    ) -> Option<Solved> {
+        let mut solved = Solved { bound: 0.0, best: None, prices: Prices::default() };
+        let root = Node { bound: 0.0, limits: Limits::default(), prices: known.clone() };
+        let (mut open, mut upper, mut closed) = (vec![root], f64::INFINITY, f64::INFINITY);
+        for count in 0.. {
+            let least = (0..open.len()).min_by(|a, b| open[*a].bound.total_cmp(&open[*b].bound));
+            let Some(node) = least.map(|i| open.swap_remove(i)) else { break };
+            let tight = node.bound >= upper * (1.0 - EQUAL) || node.bound >= closed;
+            let enough = node.bound + self.target.constant >= effort.enough;
+            if tight || enough || count > effort.nodes {
+                closed = closed.min(node.bound);
                 break;
             }
+            let rounds = if count == 0 { effort.rounds } else { effort.rounds.min(1) };
+            let found = (&mut solved, &mut upper);
+            let Some(looked) = self.look_into(node, level, rounds, found, first.take()) else {
+                continue;
+            };
+            match looked.apart {
+                None => closed = closed.min(looked.node.bound),
+                Some((name, key)) => open.extend(looked.node.halves(name, key)),
+            }
+            if count == 0 {
+                solved.prices = looked.prices;
+            }
         }
-        Some(solved)
+        solved.bound = closed.min(upper);
+        solved.bound.is_finite().then_some(solved)
+    }
+
+    /// Raises the bound of a node, and makes plans of what gives it; `None` where nothing fits.
+    fn look_into(
+        &self,
+        mut node: Node,
+        level: Level,
+        rounds: usize,
+        (solved, upper): (&mut Solved, &mut f64),
+        mut first: Option<Dual>,
+    ) -> Option<Looked> {
+        let mut prices = node.prices.clone();
+        for round in 0..=rounds {
+            let dual = first.take().or_else(|| self.dual_within(&prices, level, &node.limits));
+            let (bound, _, priced) = dual?;
+            if bound >= node.bound {
+                node.bound = bound;
+                node.prices = prices.clone();
+            }
+            for phase in [0, 1] {
+                if let Some(free) = &priced.solutions[phase] {
+                    *upper = upper.min(self.try_with(solved, 1 - phase, free, level));
+                }
+            }
+            let gap = if upper.is_finite() { *upper - node.bound } else { bound * 0.1 };
+            let aim = gap + node.bound - bound;
+            let moved = match &priced.solutions {
+                [Some(prefill), Some(decode)] if round < rounds && gap > EQUAL * bound => {
+                    self.reprice(&mut prices, [prefill, decode], aim)
+                }
+                _ => false,
+            };
+            if !moved {
+                let apart = priced.apart().filter(|_| gap > EQUAL * bound);
+                let prices = node.prices.clone();
+                return Some(Looked { node, apart, prices });
+            }
+        }
+        None
     }
 
     /// Takes one phase's solution and the best of the other, `bound`, that lays parameters alike; its
@@ -232,84 +343,92 @@ impl Joint<'_> {
         if free.bytes(self.batch, self.share) > level.room {
             return f64::INFINITY;
         }
-        let objective =
-            Objective { only: Some(&free.stored), cap: level.cap, ..Objective::default() };
-        let again = |phase: usize| self.planes[phase].solve(&objective);
-        let (Some(other), Some(own)) = (again(bound), again(1 - bound)) else {
-            return f64::INFINITY;
-        };
-        let cost = self.weight[bound] * other.cost + self.weight[1 - bound] * own.cost;
+        let aim = Some(&self.target.aims[bound]);
+        let (only, cap) = (Some(&free.stored), level.cap);
+        let objective = Objective { aim, only, cap, ..Objective::default() };
+        let Some(other) = self.planes[bound].solve(&objective) else { return f64::INFINITY };
+        let own = self.planes[1 - bound].cost_of(free, &self.target.aims[1 - bound]);
+        let (cost, own) = (other.cost + own, Solution { cost: own, ..free.clone() });
         let solutions = if bound == 0 { [other, own] } else { [own, other] };
         let stored = solutions[1].bytes(self.batch, self.share);
-        let fits = stored + solutions[0].transient.max(self.least) <= self.room;
+        let transient = if self.counts[0] { solutions[0].transient } else { 0.0 };
+        let fits = stored + transient.max(self.least) <= self.room;
         solved.offer(Some(Pair { solutions, cost, fits }));
         cost
     }
 
     /// Both optima under prices of parameters and one of bytes.
-    fn at(&self, byte: f64, prices: &Prices, level: Level) -> Option<Priced> {
+    fn at(&self, byte: f64, prices: &Prices, level: Level, limits: &Limits) -> Option<Priced> {
         let (lead, follow) = (self.lead(), 1 - self.lead());
-        let follows = if self.weight[follow] > 0.0 { FOLLOWER } else { 0.0 };
+        let follows = if self.both() { FOLLOWER } else { 0.0 };
         let mut parts = [[1.0 - follows, 1.0]; 2];
         parts[follow] = [follows, 0.0];
         let mut out = [None, None];
         let (mut cost, mut bytes) = (0.0, 0.0);
         for phase in [lead, follow] {
-            let weight = self.weight[phase];
+            if !self.counts[phase] {
+                continue;
+            }
             let [w, c] = parts[phase];
-            let unit = if weight > 0.0 { 1.0 / weight } else { 0.0 };
-            let ns = byte * unit;
             let objective = Objective {
-                bytes: [ns * w, ns * c * self.batch],
+                aim: Some(&self.target.aims[phase]),
+                bytes: [byte * w, byte * c * self.batch],
                 share: self.share,
-                prices: Some((prices, if phase == 0 { unit } else { -unit })),
+                prices: Some((prices, if phase == 0 { 1.0 } else { -1.0 })),
                 only: None,
+                limits: Some(limits),
                 cap: level.cap,
             };
             let solution = self.planes[phase].solve(&objective)?;
             let [stored, cached] = solution.stored_bytes(self.share);
             let counted = w * stored + c * self.batch * cached;
             bytes += counted;
-            cost += weight * solution.cost - if weight > 0.0 { byte * counted } else { 0.0 };
+            cost += solution.cost - byte * counted;
             out[phase] = Some(solution);
         }
-        let [prefill, decode] = out;
-        Some(Priced { solutions: [prefill?, decode?], cost, bytes })
+        Some(Priced { solutions: out, cost, bytes, beyond: None })
     }
 
-    /// A bound with memory as a price, that price, and what gave it: between optima that do not fit and ones that
-    /// do, the price at which both cost the same is tried next.
-    fn dual(&self, prices: &Prices, level: Level) -> Option<(f64, f64, Priced)> {
-        let mut low = self.at(0.0, prices, level)?;
+    /// A bound with memory as a price, that price, and what gave it: between optima that do not fit
+    /// and ones that do, the price at which both cost the same is tried next.
+    fn dual(&self, prices: &Prices, level: Level) -> Option<Dual> {
+        self.dual_within(prices, level, &Limits::default())
+    }
+
+    /// The same where some ways to lay parameters are ruled out.
+    fn dual_within(&self, prices: &Prices, level: Level, limits: &Limits) -> Option<Dual> {
+        let mut low = self.at(0.0, prices, level, limits)?;
         if low.bytes <= level.room {
             return Some((low.cost, 0.0, low));
         }
-        let mut high = self.at(DEAR, prices, level)?;
+        let mut high = self.at(DEAR, prices, level, limits)?;
         if high.bytes > level.room {
             return None;
         }
         for _ in 0..BYTE_PRICES {
             let price = (high.cost - low.cost) / (low.bytes - high.bytes);
             let bound = low.cost + price * (low.bytes - level.room);
-            let next = self.at(price, prices, level)?;
+            let next = self.at(price, prices, level, limits)?;
             let least = next.cost + price * next.bytes;
             if least >= (low.cost + price * low.bytes) * (1.0 - EQUAL) {
+                high.beyond = Some(low.stored());
                 return Some((bound, price, high));
             }
             if next.bytes <= level.room { high = next } else { low = next }
         }
         // Any price bounds from below; the last one is as good as any.
         let price = (high.cost - low.cost) / (low.bytes - high.bytes);
-        let last = self.at(price, prices, level)?;
+        let last = self.at(price, prices, level, limits)?;
+        high.beyond = Some(low.stored());
         Some((last.cost + price * (last.bytes - level.room), price, high))
     }
 
     /// Makes ways to lay parameters dearer for the phase that chose them, and cheaper for the other:
     /// a step that would raise the bound by `aim` if it were linear. False where both agree.
-    fn reprice(&self, prices: &mut Prices, solutions: &[Solution; 2], aim: f64) -> bool {
+    fn reprice(&self, prices: &mut Prices, solutions: [&Solution; 2], aim: f64) -> bool {
         let [prefill, decode] = solutions;
         let differ = differing(&prefill.stored, &decode.stored);
-        if differ.is_empty() || self.weight.iter().any(|w| *w <= 0.0) {
+        if differ.is_empty() {
             return false;
         }
         let step = aim / (2.0 * differ.len() as f64);

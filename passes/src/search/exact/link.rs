@@ -1,6 +1,7 @@
 //! How the choices of two groups meet in the states of the bundle between them.
 
 use super::axes::{Lattice, State};
+use super::block::{Block, Times, Weights, lower, weigh};
 use super::moves::{Bundle, Moves, StepPrices};
 use super::table::{Point, Table};
 use super::unit::{Port, Unit};
@@ -13,9 +14,9 @@ pub(super) struct Link {
     pub moves: Moves,
     /// The state in which each choice of the maker leaves the bundle.
     pub out: Vec<Option<State>>,
-    /// The state in which each choice of the reader wants it, and the ns of gathering what single
+    /// The state in which each choice of the reader wants it, and the times of gathering what single
     /// values must have whole beyond that.
-    pub wanted: Vec<Option<(State, f64)>>,
+    pub wanted: Vec<Option<(State, Times)>>,
 }
 
 impl Link {
@@ -38,35 +39,48 @@ impl Link {
     }
 
     /// Costs by choice of the maker become costs by state.
-    pub fn scatter(&self, costs: &[f64]) -> Vec<f64> {
-        let mut states = vec![f64::INFINITY; self.moves.lattice.len()];
+    pub fn scatter(&self, costs: &Block) -> Block {
+        let mut states = Block::new(self.moves.lattice.len(), costs.lanes());
         for (choice, out) in self.out.iter().enumerate() {
             if let Some(state) = out {
-                states[*state] = states[*state].min(costs[choice]);
+                lower(states.row_mut(*state), costs.row(choice), 0.0);
             }
         }
         states
     }
 
     /// Costs by state become costs by choice of the reader.
-    pub fn gather(&self, states: &[f64]) -> Vec<f64> {
-        let cost = |w: &Option<(State, f64)>| w.map_or(f64::INFINITY, |(s, ns)| states[s] + ns);
-        self.wanted.iter().map(cost).collect()
+    fn gather(&self, states: &Block, weights: Weights) -> Block {
+        let mut costs = Block::new(self.wanted.len(), states.lanes());
+        for (choice, wanted) in self.wanted.iter().enumerate() {
+            if let Some((state, times)) = wanted {
+                lower(costs.row_mut(choice), states.row(*state), weigh(weights, *times));
+            }
+        }
+        costs
     }
 
     /// Costs by choice of the maker become costs by choice of the reader.
-    pub fn carry(&self, costs: &[f64]) -> Vec<f64> {
+    pub fn carry(&self, costs: &Block, weights: Weights) -> Block {
         let mut states = self.scatter(costs);
-        self.moves.relax(&mut states);
-        self.gather(&states)
+        self.moves.relax(&mut states, weights);
+        self.gather(&states, weights)
     }
 
-    /// As [`carry`](Self::carry), from one state alone.
-    pub fn carry_from(&self, state: State) -> Vec<f64> {
-        let mut states = vec![f64::INFINITY; self.moves.lattice.len()];
-        states[state] = 0.0;
-        self.moves.relax(&mut states);
-        self.gather(&states)
+    /// Costs by choice of the reader, from one state for each lane; none where there is no state.
+    pub fn carry_from(
+        &self,
+        starts: impl ExactSizeIterator<Item = Option<State>>,
+        weights: Weights,
+    ) -> Block {
+        let mut states = Block::new(self.moves.lattice.len(), starts.len());
+        for (lane, start) in starts.enumerate() {
+            if let Some(state) = start {
+                states.row_mut(state)[lane] = 0.0;
+            }
+        }
+        self.moves.relax(&mut states, weights);
+        self.gather(&states, weights)
     }
 }
 
@@ -76,7 +90,7 @@ fn wanted(
     reader: &Unit,
     to: &Table,
     point: &Point<'_>,
-) -> Vec<Option<(State, f64)>> {
+) -> Vec<Option<(State, Times)>> {
     let map = roles(bundle, &reader.inputs, reader, false);
     let states = map_states(&to.lattice, &moves.lattice, &map);
     let mut prices = StepPrices::new(bundle, &moves.lattice, point);
@@ -84,22 +98,24 @@ fn wanted(
     let none = Bindings::default();
     let finish = |(choice, state): (usize, Option<State>)| {
         let state = state.filter(|&s| to.is_legal(choice) && moves.is_legal(s))?;
-        let mut ns = 0.0;
+        let mut times = [0.0; 2];
         for (value, roles) in &whole {
             let carried = &bundle.values[*value];
             for i in 0..roles.len() {
                 let counts = moves.lattice.of_use(state, roles[i]);
                 if counts.iter().any(|&n| n > 0) {
-                    let bytes = |gathered: &[usize]| {
-                        carried.local(&moves.lattice, state, gathered, &point.step).bytes(&none)
-                    };
                     let group = point.axes.group(counts);
-                    let bytes = (bytes(&roles[..i]), bytes(&roles[..=i]));
-                    ns += prices.known("all_gather", group, bytes);
+                    for (bind, sum) in point.binds().zip(&mut times) {
+                        let bytes = |gathered: &[usize]| {
+                            carried.local(&moves.lattice, state, gathered, bind).bytes(&none)
+                        };
+                        let bytes = (bytes(&roles[..i]), bytes(&roles[..=i]));
+                        *sum += prices.known("all_gather", group, bytes);
+                    }
                 }
             }
         }
-        Some((state, ns))
+        Some((state, times))
     };
     states.into_iter().enumerate().map(finish).collect()
 }

@@ -6,13 +6,19 @@
 //! What is found is named, lowered and priced by the evaluator like every other plan; the best plan
 //! of `degrees` is where the search begins, so that it never ends below it.
 
+mod aim;
 mod axes;
+mod block;
+#[cfg(test)]
+mod brute;
 mod cell;
+mod cover;
 pub(super) mod dims;
 pub(super) mod flow;
 pub(super) mod group;
 mod joint;
 mod link;
+mod look;
 mod moves;
 mod name;
 mod net;

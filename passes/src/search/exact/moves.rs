@@ -7,6 +7,7 @@
 //! the steps, without a matrix of states by states.
 
 use super::axes::{Axes, Lattice, Shifts, State};
+use super::block::{Block, Times, Weights, lower, weigh};
 use super::dims::{Class, Dims};
 use super::table::Point;
 use super::unit::{Port, Unit};
@@ -182,8 +183,8 @@ pub(super) struct Move {
 struct Pass {
     from: Option<usize>,
     to: Option<usize>,
-    /// State before, state after, ns; states with more axes to move first.
-    steps: Vec<(u32, u32, f64)>,
+    /// State before, state after, times; states with more axes to move first.
+    steps: Vec<(u32, u32, Times)>,
 }
 
 /// A bundle's states and steps at one point.
@@ -246,13 +247,13 @@ impl Moves {
         pricing: &mut StepPrices<'_>,
     ) -> Pass {
         let shifts: Shifts = self.lattice.shifts(from, to);
-        let mut steps: Vec<(u32, u32, f64)> = Vec::new();
+        let mut steps: Vec<(u32, u32, Times)> = Vec::new();
         for state in (0..self.lattice.len()).filter(|&s| self.legal[s]) {
             self.lattice.reached(state, &shifts, &mut |next, counts| {
                 if self.legal[next] {
                     let group = axes.group(counts.iter().copied());
-                    let ns = pricing.step(bundle, from, to, group, state, next);
-                    steps.push((state as u32, next as u32, ns));
+                    let times = pricing.step(bundle, (from, to), group, (state, next));
+                    steps.push((state as u32, next as u32, times));
                 }
             });
         }
@@ -273,24 +274,27 @@ impl Moves {
     }
 
     /// Lowers every state's cost to that of the cheapest way from any state.
-    pub fn relax(&self, costs: &mut [f64]) {
+    pub fn relax(&self, costs: &mut Block, weights: Weights) {
+        let mut live: Vec<bool> =
+            (0..costs.rows()).map(|r| costs.row(r).iter().any(|c| c.is_finite())).collect();
         for pass in &self.passes {
-            for &(from, to, ns) in &pass.steps {
-                let through = costs[from as usize] + ns;
-                if through < costs[to as usize] {
-                    costs[to as usize] = through;
+            for &(from, to, times) in &pass.steps {
+                if live[from as usize] {
+                    live[to as usize] = true;
+                    let (from, to) = costs.pair(from as usize, to as usize);
+                    lower(to, from, weigh(weights, times));
                 }
             }
         }
     }
 
-    /// As [`relax`](Self::relax), remembering how each state was reached.
-    pub fn trace(&self, costs: &mut [f64]) -> Trail {
+    /// As [`relax`](Self::relax) for a single beginning, remembering how each state was reached.
+    pub fn trace(&self, costs: &mut [f64], weights: Weights) -> Trail {
         let mut trail = Vec::with_capacity(self.passes.len());
         for pass in &self.passes {
             let mut reached = vec![NONE; costs.len()];
-            for (i, &(from, to, ns)) in pass.steps.iter().enumerate() {
-                let through = costs[from as usize] + ns;
+            for (i, &(from, to, times)) in pass.steps.iter().enumerate() {
+                let through = costs[from as usize] + weigh(weights, times);
                 if through < costs[to as usize] {
                     costs[to as usize] = through;
                     reached[to as usize] = i as u32;
@@ -301,18 +305,26 @@ impl Moves {
         trail
     }
 
-    /// The way that a trail records into `state`: where it began, and its steps.
-    pub fn way(&self, trail: &Trail, state: State) -> (State, Vec<Move>) {
+    /// The way that a trail records into `state`: where it began, its steps, and their times.
+    pub fn way(&self, trail: &Trail, state: State) -> (State, Vec<Move>, Times) {
         let (mut at, mut steps) = (state, Vec::new());
+        let mut sum = [0.0; 2];
         for (pass, reached) in self.passes.iter().zip(trail).rev() {
             while reached[at] != NONE {
-                let (from, to, _) = pass.steps[reached[at] as usize];
+                let (from, to, times) = pass.steps[reached[at] as usize];
+                sum = [sum[0] + times[0], sum[1] + times[1]];
                 steps.push(self.step(pass, from as State, to as State));
                 at = from as State;
             }
         }
         steps.reverse();
-        (at, steps)
+        (at, steps, sum)
+    }
+
+    /// The steps of each pass.
+    #[cfg(test)]
+    pub fn by_pass(&self) -> impl Iterator<Item = &Vec<(u32, u32, Times)>> {
+        self.passes.iter().map(|pass| &pass.steps)
     }
 
     fn step(&self, pass: &Pass, from: State, to: State) -> Move {
@@ -330,46 +342,59 @@ impl Moves {
 /// Prices of steps, each different one asked once.
 pub(super) struct StepPrices<'a> {
     pricing: Pricing<'a>,
+    /// Sizes of the step that is priced, and of a lone request's.
+    sizes: Vec<Sizes>,
+    known: HashMap<(&'static str, Group, u64, u64), f64>,
+}
+
+/// What values come to on a device.
+struct Sizes {
     /// Local bytes of each value in each state.
     bytes: Vec<Vec<u64>>,
     /// Local types of routed values in each state.
     routed: Vec<Vec<Type>>,
-    known: HashMap<(&'static str, Group, u64, u64), f64>,
+}
+
+impl Sizes {
+    fn new(bundle: &Bundle, lattice: &Lattice, bind: &Bindings) -> Self {
+        let none = Bindings::default();
+        let mut sizes = Sizes { bytes: Vec::new(), routed: Vec::new() };
+        for carried in &bundle.values {
+            let types: Vec<Type> =
+                (0..lattice.len()).map(|s| carried.local(lattice, s, &[], bind)).collect();
+            sizes.bytes.push(types.iter().map(|t| t.bytes(&none)).collect());
+            let travels = matches!(carried.ty.kind, Kind::Routed { .. });
+            sizes.routed.push(if travels { types } else { Vec::new() });
+        }
+        sizes
+    }
 }
 
 impl<'a> StepPrices<'a> {
     pub fn new(bundle: &Bundle, lattice: &Lattice, point: &Point<'a>) -> Self {
-        let none = Bindings::default();
-        let (mut bytes, mut routed) = (Vec::new(), Vec::new());
-        for carried in &bundle.values {
-            let types: Vec<Type> =
-                (0..lattice.len()).map(|s| carried.local(lattice, s, &[], &point.step)).collect();
-            bytes.push(types.iter().map(|t| t.bytes(&none)).collect());
-            let travels = matches!(carried.ty.kind, Kind::Routed { .. });
-            routed.push(if travels { types } else { Vec::new() });
-        }
-        StepPrices { pricing: point.pricing, bytes, routed, known: HashMap::new() }
+        let sizes = point.binds().map(|bind| Sizes::new(bundle, lattice, bind)).collect();
+        StepPrices { pricing: point.pricing, sizes, known: HashMap::new() }
     }
 
-    /// Time of moving the axes of `group` from one role to another, all values one after another.
+    /// Times of moving the axes of `group` from one role to another, all values one after another.
     fn step(
         &mut self,
         bundle: &Bundle,
-        from: Option<usize>,
-        to: Option<usize>,
+        (from, to): (Option<usize>, Option<usize>),
         group: Group,
-        before: State,
-        after: State,
-    ) -> f64 {
-        let mut total = 0.0;
+        (before, after): (State, State),
+    ) -> Times {
+        let mut total = [0.0; 2];
         for (i, carried) in bundle.values.iter().enumerate() {
-            if let Some(name) = kind_of_step(bundle, carried, from, to) {
-                let bytes = (self.bytes[i][before], self.bytes[i][after]);
-                let to_experts = to.is_some() && carried.dims.first() == Some(&to);
-                total += if name == "all_to_all" && !self.routed[i].is_empty() {
-                    let types = (&self.routed[i][before], &self.routed[i][after]);
+            let Some(name) = kind_of_step(bundle, carried, from, to) else { continue };
+            let to_experts = to.is_some() && carried.dims.first() == Some(&to);
+            for (which, sum) in (0..self.sizes.len()).zip(&mut total) {
+                let sizes = &self.sizes[which];
+                *sum += if name == "all_to_all" && !sizes.routed[i].is_empty() {
+                    let types = (&sizes.routed[i][before], &sizes.routed[i][after]);
                     travel(self.pricing, group, types, to_experts)
                 } else {
+                    let bytes = (sizes.bytes[i][before], sizes.bytes[i][after]);
                     self.known(name, group, bytes)
                 };
             }

@@ -7,6 +7,7 @@ use super::link::Link;
 use super::moves::{Bundle, UseInfo};
 use super::table::{Point, Priced, Table};
 use super::unit::{Port, Unit};
+use shardc_ir::dim::Dim;
 use shardc_ir::graph::Value;
 
 /// A group with the links to those that feed it.
@@ -89,6 +90,15 @@ impl Plane {
         };
         let tables: Vec<Table> = pairs.map(table).collect();
         let stream = Table::new(&flow.stream, idle, point);
+        let mut tables = tables;
+        if let Some(held) = stream_held(flow, &stream, point) {
+            for (table, unit) in tables.iter_mut().zip(&flow.units) {
+                let reads = |p: &Port| matches!(p.source, super::group::Source::Residual(_));
+                if !unit.inputs.iter().any(reads) {
+                    table.transient.iter_mut().filter(|t| **t > 0.0).for_each(|t| *t += held);
+                }
+            }
+        }
         let mut plane = Plane { tables, stream, branches: Vec::new() };
         for branch in &flow.branches {
             let pricing = Pricing { flow, plane: &plane, idle, point };
@@ -97,6 +107,22 @@ impl Plane {
         }
         plane
     }
+}
+
+/// The fewest bytes of the stream that a device holds while the groups of a branch run, where memory
+/// must hold this step's activations.
+fn stream_held(flow: &Flow<'_>, stream: &Table, point: &Point<'_>) -> Option<f64> {
+    let largest = point.largest.as_ref().filter(|_| !flow.groups.joins.is_empty())?;
+    let port = flow.stream.outputs.first()?;
+    let ty = flow.func.ty(port.value);
+    let bytes = |state: State| {
+        let share = |(dim, on): (&Dim, &Option<usize>)| {
+            let parts = on.map_or(1, |on| stream.lattice.parts(state, on));
+            Dim::fixed(dim.eval(largest).div_ceil(parts))
+        };
+        ty.with_dims(ty.dims.iter().zip(&port.dims).map(share).collect()).bytes(largest) as f64
+    };
+    (0..stream.lattice.len()).map(bytes).reduce(f64::min)
 }
 
 struct Pricing<'a> {

@@ -1,6 +1,8 @@
 //! One phase of a model: its layer functions and what stands around them, priced and solved.
 
+use super::aim::Aim;
 use super::axes::{Key, State};
+use super::block::{Times, weigh};
 use super::flow::{Flow, Unsupported};
 use super::name::{Atom, Atoms, Namer, StoredNames, stream_axes};
 use super::net::Plane;
@@ -45,26 +47,34 @@ pub(super) struct Planes {
     pub parts: Vec<Plane>,
     /// Layers that run each part.
     times: Vec<f64>,
+    /// What each pipeline stage has.
+    pub shares: Vec<Share>,
     /// Per part and group, the names of its stored parameters.
     stored: Vec<Vec<Vec<ParamName>>>,
-    /// By state of the stream, the time of sending it from stage to stage.
-    between: Vec<f64>,
+    /// By state of the stream, the times of sending it to the next stage: inside a node, across nodes.
+    sends: Vec<[Times; 2]>,
+    /// Per stage but the last, whether the next one stands in other nodes.
+    leaves: Vec<bool>,
 }
 
 /// Function and name of a parameter.
 pub(super) type ParamName = (String, String);
 
-/// What is minimised beside time.
+/// What is minimised.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Objective<'a> {
+    /// What times count; all layers alike where absent.
+    pub aim: Option<&'a Aim>,
     /// Price of a byte of weights, and of a byte of caches, ns.
     pub bytes: [f64; 2],
     /// The stage whose bytes have a price; all layers where empty.
     pub share: &'a [f64],
-    /// Prices of laying parameters in some way, all layers, and ns for one of their units.
+    /// Prices of laying parameters in some way, all layers, and their sign.
     pub prices: Option<(&'a Prices, f64)>,
     /// How parameters must lie; those not named are free.
     pub only: Option<&'a Stored>,
+    /// How parameters must and must not lie.
+    pub limits: Option<&'a Limits>,
     /// The most bytes of activations that a group may take.
     pub cap: Option<f64>,
 }
@@ -75,6 +85,20 @@ pub(super) type Prices = BTreeMap<ParamName, BTreeMap<Key, f64>>;
 /// How parameters lie.
 pub(super) type Stored = BTreeMap<ParamName, Key>;
 
+/// Ways to lay parameters that are prescribed, and ways that are ruled out.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Limits {
+    pub only: Stored,
+    pub never: BTreeMap<ParamName, BTreeSet<Key>>,
+}
+
+impl Limits {
+    fn allow(&self, name: &ParamName, key: &Key) -> bool {
+        let never = self.never.get(name).is_some_and(|keys| keys.contains(key));
+        !never && self.only.get(name).is_none_or(|only| only == key)
+    }
+}
+
 /// A choice for every group of a phase.
 #[derive(Clone, Debug)]
 pub(super) struct Solution {
@@ -82,6 +106,12 @@ pub(super) struct Solution {
     pub state: State,
     /// The minimised sum.
     pub cost: f64,
+    /// By part, the times of all its layers.
+    pub parts: Vec<Times>,
+    /// Per stage, what its device is busy for: the step that was priced, and a lone request's.
+    pub stages: Vec<Times>,
+    /// Per stage, kernels that run.
+    pub kernels: Vec<f64>,
     /// Per part, bytes of the weights and of the caches of all its layers.
     pub bytes: Vec<[f64; 2]>,
     /// Bytes of activations that memory must hold at least.
@@ -153,8 +183,10 @@ impl<'a> Phase<'a> {
         let mut planes = Planes {
             parts: self.parts.iter().map(plane).collect(),
             times: self.parts.iter().map(|p| p.times as f64).collect(),
+            shares: self.shares(point.stages),
             stored: self.parts.iter().map(names).collect(),
-            between: self.parts.first().map_or(Vec::new(), |p| p.between(point)),
+            sends: self.parts.first().map_or(Vec::new(), |p| p.sends(point)),
+            leaves: leaves(point),
         };
         planes.count_once();
         planes
@@ -231,26 +263,25 @@ fn held_requests(parts: &[Part<'_>], stored: &StoredNames) -> Vec<Atom> {
 }
 
 impl<'a> Part<'a> {
-    /// The time of sending the stream from stage to stage, by its state.
-    fn between(&self, point: &Point<'_>) -> Vec<f64> {
+    /// The times of sending the stream to the next stage, by its state.
+    fn sends(&self, point: &Point<'_>) -> Vec<[Times; 2]> {
         let stream = &self.flow.stream;
         let lattice = lattice(stream, point);
         let (ty, dims) = (self.flow.func.ty(stream.outputs[0].value), &stream.outputs[0].dims);
         let (_, fabric) = point.pricing.models();
-        let (devices, node) = (point.axes.devices, point.pricing.cluster.node.devices.max(1));
-        let leaves = |stage: &u64| devices >= node || (stage * devices).is_multiple_of(node);
-        let across = (1..point.stages).filter(leaves).count() as f64;
-        let inside = (point.stages - 1) as f64 - across;
-        let of = |state: State| {
-            let share = |(dim, on): (&Dim, &Option<usize>)| {
-                let parts = on.map_or(1, |on| lattice.parts(state, on));
-                Dim::fixed(dim.eval(&point.step).div_ceil(parts))
-            };
-            let local = ty.with_dims(ty.dims.iter().zip(dims).map(share).collect());
-            let send = |far| fabric.send_recv(far, local.bytes(&point.step)).time.as_f64();
-            inside * send(false) + across * send(true)
+        let of = |state: State, far: bool| {
+            let mut times = [0.0; 2];
+            for (bind, time) in point.binds().zip(&mut times) {
+                let share = |(dim, on): (&Dim, &Option<usize>)| {
+                    let parts = on.map_or(1, |on| lattice.parts(state, on));
+                    Dim::fixed(dim.eval(bind).div_ceil(parts))
+                };
+                let local = ty.with_dims(ty.dims.iter().zip(dims).map(share).collect());
+                *time = fabric.send_recv(far, local.bytes(bind)).time.as_f64();
+            }
+            times
         };
-        (0..lattice.len()).map(of).collect()
+        (0..lattice.len()).map(|s| [of(s, false), of(s, true)]).collect()
     }
 
     /// Whether it is a layer, and not what stands around layers.
@@ -266,6 +297,12 @@ impl<'a> Part<'a> {
     }
 }
 
+/// Per stage but the last, whether the next one stands in other nodes.
+fn leaves(point: &Point<'_>) -> Vec<bool> {
+    let (devices, node) = (point.devices, point.pricing.cluster.node.devices.max(1));
+    (1..point.stages).map(|s| devices >= node || (s * devices).is_multiple_of(node)).collect()
+}
+
 /// The names of what a group stores.
 fn names(func: &Func, unit: &Unit) -> Vec<ParamName> {
     let name = |p: &Port| (func.name.clone(), func.values[p.value].name.clone());
@@ -276,7 +313,32 @@ impl Planes {
     fn costs(&self, part: usize, objective: &Objective<'_>) -> Costs {
         let tables = self.parts[part].tables.iter().zip(&self.stored[part]);
         let (times, share) = (self.times[part], objective.share.get(part).copied().unwrap_or(1.0));
-        tables.map(|(table, names)| group_costs(table, names, times, share, objective)).collect()
+        let rates = (times, share, self.weights(part, objective));
+        tables.map(|(table, names)| group_costs(table, names, rates, objective)).collect()
+    }
+
+    /// What times of a part count.
+    fn weights(&self, part: usize, objective: &Objective<'_>) -> Times {
+        objective.aim.map_or([1.0, 0.0], |aim| aim.parts[part])
+    }
+
+    /// What sending the stream from stage to stage costs, by its state.
+    fn send_costs(&self, objective: &Objective<'_>) -> Vec<f64> {
+        let of = |sends: &[Times; 2]| {
+            let cost = |(stage, far): (usize, &bool)| {
+                let weights = objective.aim.map_or([1.0, 0.0], |aim| aim.sends[stage]);
+                weigh(weights, sends[usize::from(*far)])
+            };
+            self.leaves.iter().enumerate().map(cost).sum()
+        };
+        self.sends.iter().map(of).collect()
+    }
+
+    /// Kernels that a stage runs at least: those that are no communication.
+    pub fn fewest_kernels(&self, stage: usize) -> f64 {
+        let count = |plane: &Plane| plane.tables.iter().map(|t| t.kernels).sum::<u64>() as f64;
+        let parts = self.parts.iter().zip(&self.times).zip(&self.shares[stage]);
+        parts.map(|((plane, times), share)| times * share * count(plane)).sum()
     }
 
     /// A weight that several groups read, as a tied embedding, is stored by the first.
@@ -298,11 +360,10 @@ impl Planes {
     /// The best choice of everything; `None` where there is none.
     pub fn solve(&self, objective: &Objective<'_>) -> Option<Solution> {
         let costs: Vec<Costs> = (0..self.parts.len()).map(|i| self.costs(i, objective)).collect();
-        let solvers: Vec<Solver<'_>> =
-            self.parts.iter().zip(&costs).map(|(p, c)| Solver::new(p, c)).collect();
-        let states = self.parts.first()?.stream.lattice.len();
-        let mut sums = self.between.clone();
-        sums.resize(states, 0.0);
+        let solvers: Vec<Solver<'_>> = (self.parts.iter().zip(&costs).enumerate())
+            .map(|(i, (p, c))| Solver::new(p, c, self.weights(i, objective)))
+            .collect();
+        let mut sums = self.send_costs(objective);
         for ((plane, solver), times) in self.parts.iter().zip(&solvers).zip(&self.times) {
             for branch in plane.branches.iter().filter(|_| *times > 0.0) {
                 let by_state = solver.by_state(branch);
@@ -320,6 +381,9 @@ impl Planes {
         let mut solution = Solution {
             state,
             cost,
+            parts: Vec::new(),
+            stages: Vec::new(),
+            kernels: Vec::new(),
             bytes: Vec::new(),
             transient: 0.0,
             stored: Stored::new(),
@@ -329,21 +393,68 @@ impl Planes {
         Some(solution)
     }
 
-    /// Counts what a solution stores.
+    /// What the times of a solution come to.
+    pub fn cost_of(&self, solution: &Solution, aim: &Aim) -> f64 {
+        let parts = solution.parts.iter().zip(&aim.parts).map(|(t, w)| weigh(*w, *t));
+        let sends = self.leaves.iter().zip(&aim.sends);
+        let sends = sends.map(|(far, w)| weigh(*w, self.sends[solution.state][usize::from(*far)]));
+        parts.sum::<f64>() + sends.sum::<f64>()
+    }
+
+    /// Counts what a solution stores and how long its stages take.
     fn take_stock(&self, solution: &mut Solution) {
+        let mut work: Vec<(Times, f64)> = Vec::new();
         for (i, picked) in solution.picked.iter().enumerate() {
-            let mut bytes = [0.0; 2];
+            let (mut bytes, mut busy, mut kernels) = ([0.0; 2], [0.0; 2], 0);
             for (&group, &choice) in picked.iter().flat_map(|p| &p.choices) {
                 let table = &self.parts[i].tables[group];
                 solution.transient = solution.transient.max(table.transient[choice]);
                 bytes[0] += self.times[i] * table.weights[choice];
                 bytes[1] += self.times[i] * table.caches[choice];
+                busy = add(busy, table.time[choice]);
+                kernels += table.kernels;
                 for (name, keys) in self.stored[i][group].iter().zip(&table.keys) {
                     solution.stored.insert(name.clone(), keys[choice]);
                 }
             }
+            for carry in picked.iter().flat_map(|p| &p.carries) {
+                busy = add(busy, carry.times);
+                kernels += carry.kernels();
+            }
             solution.bytes.push(bytes);
+            let times = self.times[i];
+            work.push((busy.map(|ns| ns * times), kernels as f64 * times));
         }
+        solution.parts = work.iter().map(|w| w.0).collect();
+        for (stage, share) in self.shares.iter().enumerate() {
+            let (mut busy, mut kernels) = ([0.0; 2], 0.0);
+            for ((times, count), share) in work.iter().zip(share) {
+                busy = add(busy, times.map(|ns| ns * share));
+                kernels += count * share;
+            }
+            if let Some(far) = self.leaves.get(stage) {
+                busy = add(busy, self.sends[solution.state][usize::from(*far)]);
+                kernels += 1.0;
+            }
+            solution.stages.push(busy);
+            solution.kernels.push(kernels);
+        }
+    }
+
+    /// Bytes of activations that memory must hold at least, whatever the layouts.
+    pub fn fewest_transient(&self) -> f64 {
+        let least = |table: &Table| {
+            let legal = (0..table.lattice.len()).filter(|&c| table.is_legal(c));
+            legal.map(|c| table.transient[c]).reduce(f64::min).unwrap_or(0.0)
+        };
+        let tables = self.parts.iter().flat_map(|plane| &plane.tables);
+        tables.map(least).fold(0.0, f64::max)
+    }
+
+    /// The most bytes of activations that some layout of a group takes.
+    pub fn most_transient(&self) -> f64 {
+        let tables = self.parts.iter().flat_map(|plane| &plane.tables);
+        tables.flat_map(|table| &table.transient).copied().fold(0.0, f64::max)
     }
 
     /// The fewest bytes that weights and `batch` times the caches of a stage may take.
@@ -357,6 +468,42 @@ impl Planes {
         let plain = |plane: &Plane| plane.tables.iter().map(least).sum::<f64>();
         let of = self.parts.iter().zip(&self.times).zip(share);
         of.map(|((plane, times), share)| times * share * plain(plane)).sum()
+    }
+}
+
+#[cfg(test)]
+impl Planes {
+    /// States of the stream.
+    pub fn states(&self) -> usize {
+        self.sends.len()
+    }
+
+    /// Layers that run a part.
+    pub fn layers(&self, part: usize) -> f64 {
+        self.times[part]
+    }
+
+    /// Adds how a choice of a group lays its parameters.
+    pub fn lay(&self, part: usize, group: usize, choice: State, stored: &mut Stored) {
+        let keys = self.stored[part][group].iter().zip(&self.parts[part].tables[group].keys);
+        stored.extend(keys.map(|(name, keys)| (name.clone(), keys[choice])));
+    }
+
+    /// Bytes of weights and of `batch` times the caches of parameters that lie so.
+    pub fn bytes_of(&self, stored: &Stored, batch: f64) -> f64 {
+        let mut sum = 0.0;
+        for ((plane, names), times) in self.parts.iter().zip(&self.stored).zip(&self.times) {
+            for (table, names) in plane.tables.iter().zip(names).filter(|(_, n)| !n.is_empty()) {
+                let lies = |c: &State| {
+                    let mut keys = names.iter().zip(&table.keys);
+                    table.is_legal(*c) && keys.all(|(n, keys)| stored.get(n) == Some(&keys[*c]))
+                };
+                let choice = (0..table.lattice.len()).find(lies);
+                let bytes = choice.map_or(0.0, |c| table.weights[c] + batch * table.caches[c]);
+                sum += times * bytes;
+            }
+        }
+        sum
     }
 }
 
@@ -374,17 +521,21 @@ impl Solution {
     }
 }
 
-/// The costs of a group's choices, ns of one layer.
+fn add(a: Times, b: Times) -> Times {
+    [a[0] + b[0], a[1] + b[1]]
+}
+
+/// The costs of a group's choices in one layer; the layers, the share of the stage whose bytes have a
+/// price, and what times count are `rates`.
 fn group_costs(
     table: &Table,
     names: &[ParamName],
-    times: f64,
-    share: f64,
+    (times, share, weights): (f64, f64, Times),
     objective: &Objective<'_>,
 ) -> Vec<f64> {
     let [weight, cache] = objective.bytes.map(|price| price * share);
     let stored = table.weights.iter().zip(&table.caches);
-    let plain = |(t, (w, c)): (&f64, (&f64, &f64))| t + weight * w + cache * c;
+    let plain = |(t, (w, c)): (&Times, (&f64, &f64))| weigh(weights, *t) + weight * w + cache * c;
     let mut costs: Vec<f64> = table.time.iter().zip(stored).map(plain).collect();
     if let Some(cap) = objective.cap {
         let over = costs.iter_mut().zip(&table.transient).filter(|(_, t)| **t > cap);
@@ -393,12 +544,14 @@ fn group_costs(
     for (name, keys) in names.iter().zip(&table.keys) {
         let prices = objective.prices.and_then(|p| Some((p.0.get(name)?, p.1)));
         let only = objective.only.and_then(|o| o.get(name));
-        if prices.is_none() && only.is_none() {
+        if prices.is_none() && only.is_none() && objective.limits.is_none() {
             continue;
         }
         for (cost, key) in costs.iter_mut().zip(keys) {
             let price = prices.and_then(|p| Some(p.0.get(key)? * p.1)).unwrap_or(0.0);
-            *cost += if only.is_some_and(|o| o != key) { INF } else { price / times.max(1.0) };
+            let allowed = only.is_none_or(|o| o == key)
+                && objective.limits.is_none_or(|limits| limits.allow(name, key));
+            *cost += if allowed { price / times.max(1.0) } else { INF };
         }
     }
     costs

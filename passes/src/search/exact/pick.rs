@@ -1,9 +1,10 @@
 //! From least costs back to what was chosen.
 
 use super::axes::State;
+use super::block::{Block, Times};
 use super::group::GroupId;
 use super::link::Link;
-use super::moves::{Bundle, Move};
+use super::moves::{Bundle, Move, kind_of_step};
 use super::net::{Arm, BranchNet, Net, NetWay, RoutedNet};
 use super::solve::{Begin, INF, Rows, Solver, routed_of};
 use std::collections::BTreeMap;
@@ -28,6 +29,20 @@ pub(super) struct Carry {
     /// Who reads.
     pub to: Reader,
     pub moves: Vec<Move>,
+    /// What the way takes.
+    pub times: Times,
+}
+
+impl Carry {
+    /// Collectives on the way, one for each value that is sent.
+    pub fn kernels(&self) -> u64 {
+        let of = |m: &Move| {
+            let sent =
+                self.bundle.values.iter().map(|v| kind_of_step(&self.bundle, v, m.from, m.to));
+            sent.flatten().count() as u64
+        };
+        self.moves.iter().map(of).sum()
+    }
 }
 
 /// Where a bundle begins.
@@ -80,23 +95,29 @@ pub(super) fn pick(solver: &Solver<'_>, branch: &BranchNet, state: State) -> Pic
     let mut at = At { stream: state, spread: None, spreads: false };
     let rows = solver.rows(root);
     let row = match rows.by {
-        Begin::Stream => rows.at(state).clone(),
+        Begin::Stream => rows.at(state),
         Begin::Spread => {
-            let spread = picker.best_spread(root, &rows, &[], state, |row| {
-                let ends = branch.last.carry(row);
-                if branch.joins { ends[state] } else { ends.into_iter().fold(INF, f64::min) }
+            let ends = branch.last.carry(&rows.block, solver.weights);
+            let spread = picker.best_spread(root, state, |d| match branch.joins {
+                true => ends.row(state)[d],
+                false => (0..ends.rows()).map(|e| ends.row(e)[d]).fold(INF, f64::min),
             });
             at.spread = Some(spread);
-            rows.at(spread).clone()
+            rows.at(spread)
         }
     };
     let wanted = &branch.last.wanted;
-    let last = if branch.joins { state } else { least(&branch.last.carry(&row)) };
+    let last = if branch.joins { state } else { least(&carry(solver, &branch.last, &row)) };
     let choice = picker.back(&branch.last, &row, last, (Origin::Group(root.unit), Reader::End));
     debug_assert!(wanted.len() > last);
     picker.node(root, choice, at);
     picker.picked.carries.reverse();
     picker.picked
+}
+
+/// Costs of one beginning by choice of the reader.
+fn carry(solver: &Solver<'_>, link: &Link, row: &[f64]) -> Vec<f64> {
+    link.carry(&Block::of_lane(row), solver.weights).lane(0)
 }
 
 /// Position of the least entry, the first among equals.
@@ -119,12 +140,13 @@ impl Picker<'_, '_> {
         reader: State,
         (from, to): (Origin, Reader),
     ) -> State {
-        let mut states = link.scatter(row);
+        let mut states = link.scatter(&Block::of_lane(row)).lane(0);
         let begun = states.clone();
-        let trail = link.moves.trace(&mut states);
-        let Some((end, _)) = link.wanted[reader] else { return 0 };
-        let (start, moves) = link.moves.way(&trail, end);
-        self.picked.carries.push(Carry { bundle: link.bundle.clone(), from, to, moves });
+        let trail = link.moves.trace(&mut states, self.solver.weights);
+        let Some((end, whole)) = link.wanted[reader] else { return 0 };
+        let (start, moves, way) = link.moves.way(&trail, end);
+        let times = [way[0] + whole[0], way[1] + whole[1]];
+        self.picked.carries.push(Carry { bundle: link.bundle.clone(), from, to, moves, times });
         let made = |c: &usize| link.out[*c] == Some(start) && row[*c] == begun[start];
         (0..row.len()).find(made).unwrap_or(0)
     }
@@ -163,13 +185,14 @@ impl Picker<'_, '_> {
             (Begin::Spread, Some(spread)) => spread,
             _ => at.state(),
         };
-        rows.at(state).clone()
+        rows.at(state)
     }
 
     fn fork(&mut self, net: &Net, fork: &Net, arms: &[Arm], choice: State, at: At) {
         let forked = self.solver.forked(net.unit, fork.unit, arms);
         let sum = |row: &[f64], made: usize| -> f64 {
-            let arm = |a: &super::solve::Across| a.choices[made].map_or(INF, |o| a.rows[o][choice]);
+            let arm =
+                |a: &super::solve::Across| a.choices[made].map_or(INF, |o| a.block.row(choice)[o]);
             row[made] + forked.arms.iter().map(arm).sum::<f64>()
         };
         let row = self.row(fork, at);
@@ -186,7 +209,7 @@ impl Picker<'_, '_> {
         first[made] = 0.0;
         let mut rows = vec![first];
         for (unit, link) in arm.units.iter().zip(&arm.links) {
-            let row = link.carry(&rows[rows.len() - 1]);
+            let row = carry(self.solver, link, &rows[rows.len() - 1]);
             let own = &self.solver.costs[*unit];
             rows.push(row.iter().zip(own).map(|(r, c)| r + c).collect());
         }
@@ -208,17 +231,22 @@ impl Picker<'_, '_> {
         let routed = carried.iter().position(|r| r.by == Begin::Spread);
         let mut begin = at;
         if let Some(i) = routed {
-            let others: Vec<&Rows> =
-                carried.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, r)| r).collect();
-            begin.spread =
-                Some(
-                    self.best_spread(&parts[i].0, &carried[i], &others, at.stream, |row| {
-                        row[choice]
-                    }),
-                );
+            let cost = |j: usize, state: State| {
+                let row = carried[j].block.row(choice);
+                if row.len() == 1 { row[0] } else { row[state] }
+            };
+            let sum = |d: State| {
+                let other = |j: usize| match j == i {
+                    true => cost(i, d),
+                    false => cost(j, at.stream).min(cost(j, d)),
+                };
+                (0..carried.len()).map(other).sum()
+            };
+            begin.spread = Some(self.best_spread(&parts[i].0, at.stream, sum));
         }
         for ((part, link), costs) in parts.iter().zip(&carried) {
-            let cost = |state: State| costs.at(state)[choice];
+            let row = costs.block.row(choice);
+            let cost = |state: State| if row.len() == 1 { row[0] } else { row[state] };
             let spreads = |d: State| costs.by == Begin::Stream && cost(d) < cost(at.state());
             let at = At { spreads: begin.spread.map_or(at.spreads, spreads), ..begin };
             let row = self.row(part, at);
@@ -227,33 +255,18 @@ impl Picker<'_, '_> {
         }
     }
 
-    /// The best spread for a reader.
-    fn best_spread(
-        &self,
-        part: &Net,
-        rows: &Rows,
-        others: &[&Rows],
-        stream: State,
-        cost: impl Fn(&[f64]) -> f64,
-    ) -> State {
+    /// The best spread where what comes of each costs so much.
+    fn best_spread(&self, part: &Net, stream: State, cost: impl Fn(State) -> f64) -> State {
         let Some(routed) = routed_of(part) else { return stream };
         let entry = self.solver.entries(routed);
-        let sums: Vec<f64> = (0..rows.rows.len())
-            .map(|d| {
-                let mut row = rows.at(d).clone();
-                for other in others {
-                    let (here, there) = (other.at(stream), other.at(d));
-                    row.iter_mut().enumerate().for_each(|(i, r)| *r += here[i].min(there[i]));
-                }
-                entry[stream][d] + cost(&row)
-            })
-            .collect();
+        let sums: Vec<f64> = (0..entry.rows()).map(|d| entry.row(d)[stream] + cost(d)).collect();
         least(&sums)
     }
 
     fn routed(&mut self, combine: GroupId, routed: &RoutedNet, choice: State, at: At) {
         let spread = at.spread.unwrap_or(at.stream);
-        let rows = self.solver.spread(routed, combine, spread);
+        let blocks = self.solver.spreads(routed, combine);
+        let rows: Vec<Vec<f64>> = blocks.iter().map(|b| b.lane(spread)).collect();
         let of = |unit: GroupId| Origin::Group(unit);
         let makers: Vec<GroupId> = [&[routed.dispatch], routed.rows.as_slice()].concat();
         let mut reader = (combine, choice);
@@ -266,9 +279,8 @@ impl Picker<'_, '_> {
         let router = |state: State| {
             routed.router_in[state].map_or(INF, |c| self.solver.costs[routed.router][c])
         };
-        let before = routed.router_in[at.stream].and_then(|c| routed.routing.out[c]);
-        let before =
-            before.map_or(INF, |s| routed.routing.carry_from(s)[spread]) + router(at.stream);
+        let routing = self.solver.routing_rows(routed);
+        let before = routing.row(spread)[at.stream] + router(at.stream);
         let early = before < router(spread) || spread == at.stream;
         let ran = if early { at.stream } else { spread };
         if let Some(c) = routed.router_in[ran] {

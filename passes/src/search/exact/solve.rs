@@ -1,6 +1,7 @@
 //! Shortest ways through a branch: dynamic programming over its groups.
 
 use super::axes::State;
+use super::block::{Block, Weights, lower};
 use super::group::GroupId;
 use super::link::Link;
 use super::net::{Arm, BranchNet, Net, NetWay, Plane, RoutedNet};
@@ -12,11 +13,11 @@ use std::rc::Rc;
 /// are not allowed.
 pub(super) type Costs = Vec<Vec<f64>>;
 
-/// Costs by choice of a group, for each state of the stream in which the branch begins, or for
-/// each spread of routed tokens; a single row where neither matters.
+/// Costs by choice of a group; a lane for each state of the stream in which the branch begins, or for
+/// each spread of routed tokens; a single lane where neither matters.
 pub(super) struct Rows {
     pub by: Begin,
-    pub rows: Vec<Vec<f64>>,
+    pub block: Block,
 }
 
 /// What a branch or its part begins in.
@@ -29,9 +30,13 @@ pub(super) enum Begin {
 }
 
 impl Rows {
-    /// The row of a beginning.
-    pub fn at(&self, state: State) -> &Vec<f64> {
-        if self.rows.len() == 1 { &self.rows[0] } else { &self.rows[state] }
+    /// The costs by choice from a beginning.
+    pub fn at(&self, state: State) -> Vec<f64> {
+        self.block.lane(self.lane(state))
+    }
+
+    fn lane(&self, state: State) -> usize {
+        if self.block.lanes() == 1 { 0 } else { state }
     }
 }
 
@@ -39,38 +44,52 @@ impl Rows {
 pub(super) struct Solver<'a> {
     pub plane: &'a Plane,
     pub costs: &'a Costs,
+    /// What times of ways between groups count.
+    pub weights: Weights,
     known: RefCell<BTreeMap<GroupId, Rc<Rows>>>,
     forks: RefCell<BTreeMap<GroupId, Rc<Forked>>>,
+    routed: RefCell<BTreeMap<GroupId, Rc<Vec<Block>>>>,
+    entered: RefCell<BTreeMap<GroupId, Rc<Block>>>,
 }
 
 pub(super) const INF: f64 = f64::INFINITY;
 
 impl<'a> Solver<'a> {
     /// A solver under some costs.
-    pub fn new(plane: &'a Plane, costs: &'a Costs) -> Self {
-        Solver { plane, costs, known: RefCell::default(), forks: RefCell::default() }
+    pub fn new(plane: &'a Plane, costs: &'a Costs, weights: Weights) -> Self {
+        Solver {
+            plane,
+            costs,
+            weights,
+            known: RefCell::default(),
+            forks: RefCell::default(),
+            routed: RefCell::default(),
+            entered: RefCell::default(),
+        }
     }
 
     /// The least cost of a branch in each state of the stream: it begins and, if it joins the
     /// stream, ends there.
     pub fn by_state(&self, branch: &BranchNet) -> Vec<f64> {
         let rows = self.full_rows(branch);
+        let ends = branch.last.carry(&rows.block, self.weights);
         let of = |state: State| {
+            let lane = rows.lane(state);
+            let least = || (0..ends.rows()).map(|e| ends.row(e)[lane]).fold(INF, f64::min);
             let anchors = self.anchors(branch, state);
-            let cost = || anchors + self.end(branch, rows.at(state), state);
-            if anchors.is_finite() { cost() } else { INF }
+            anchors + if branch.joins { ends.row(state)[lane] } else { least() }
         };
         (0..self.plane.stream.lattice.len()).map(of).collect()
     }
 
     /// Costs by choice of a branch's last group, for each state of the stream.
-    pub fn full_rows(&self, branch: &BranchNet) -> Rc<Rows> {
+    fn full_rows(&self, branch: &BranchNet) -> Rc<Rows> {
         let rows = self.rows(&branch.root);
         match rows.by {
             Begin::Stream => rows,
             Begin::Spread => {
-                let met = self.meet_spread(&branch.root, &rows.rows, &[]);
-                Rc::new(Rows { by: Begin::Stream, rows: met })
+                let block = self.meet_spread(&branch.root, &rows.block, &[]);
+                Rc::new(Rows { by: Begin::Stream, block })
             }
         }
     }
@@ -80,12 +99,6 @@ impl<'a> Solver<'a> {
             choice[state].map_or(INF, |c| self.costs[*norm][c])
         };
         branch.anchors.iter().map(cost).sum()
-    }
-
-    /// The least cost of ending a branch.
-    fn end(&self, branch: &BranchNet, row: &[f64], state: State) -> f64 {
-        let ends = branch.last.carry(row);
-        if branch.joins { ends[state] } else { ends.into_iter().fold(INF, f64::min) }
     }
 
     /// Costs by choice of a group.
@@ -99,37 +112,34 @@ impl<'a> Solver<'a> {
     }
 
     fn find_rows(&self, net: &Net) -> Rows {
+        let from_stream = |block| Rows { by: Begin::Stream, block };
         match &net.way {
             NetWay::Start(link) => {
-                let row = |state: State| match link.out[state] {
-                    Some(at) => self.with_own(net.unit, link.carry_from(at)),
-                    None => vec![INF; self.costs[net.unit].len()],
-                };
-                let rows = (0..link.out.len()).map(row).collect();
-                Rows { by: Begin::Stream, rows }
+                let block = link.carry_from(link.out.iter().copied(), self.weights);
+                from_stream(self.with_own(net.unit, block))
             }
-            NetWay::Free => Rows { by: Begin::Stream, rows: vec![self.costs[net.unit].clone()] },
+            NetWay::Free => from_stream(Block::of_lane(&self.costs[net.unit])),
             NetWay::Step(from, link) => {
                 let from = self.rows(from);
-                let carry = |row: &Vec<f64>| self.with_own(net.unit, link.carry(row));
-                Rows { by: from.by, rows: from.rows.iter().map(carry).collect() }
+                let block = self.with_own(net.unit, link.carry(&from.block, self.weights));
+                Rows { by: from.by, block }
             }
             NetWay::Fork(fork, arms) => {
                 let forked = self.forked(net.unit, fork.unit, arms);
                 let from = self.rows(fork);
-                let row = |row: &Vec<f64>| self.through_fork(net.unit, row, &forked);
-                Rows { by: from.by, rows: from.rows.iter().map(row).collect() }
+                Rows { by: from.by, block: self.through_fork(net.unit, &from.block, &forked) }
             }
-            NetWay::Meet(parts) => self.meet(net, parts),
+            NetWay::Meet(parts) => from_stream(self.meet(net, parts)),
             NetWay::Routed(routed) => {
-                Rows { by: Begin::Spread, rows: self.spreads(routed, net.unit) }
+                let block = self.spreads(routed, net.unit).last().cloned();
+                Rows { by: Begin::Spread, block: block.unwrap_or_else(|| Block::new(0, 1)) }
             }
         }
     }
 
-    fn with_own(&self, unit: GroupId, mut row: Vec<f64>) -> Vec<f64> {
-        row.iter_mut().zip(&self.costs[unit]).for_each(|(r, c)| *r += c);
-        row
+    fn with_own(&self, unit: GroupId, mut block: Block) -> Block {
+        block.add(&self.costs[unit]);
+        block
     }
 
     /// Per arm and state in which the fork leaves it, the costs by choice where arms meet.
@@ -138,17 +148,17 @@ impl<'a> Solver<'a> {
             return known.clone();
         }
         let of = |arm: &Arm| {
+            let mut starts: Vec<State> = Vec::new();
             let mut known: BTreeMap<State, usize> = BTreeMap::new();
-            let mut rows = Vec::new();
             let choices = arm.links[0].out.iter().enumerate().map(|(choice, out)| {
                 let at = out.filter(|_| self.costs[fork][choice].is_finite())?;
                 Some(*known.entry(at).or_insert_with(|| {
-                    rows.push(self.along(arm, at));
-                    rows.len() - 1
+                    starts.push(at);
+                    starts.len() - 1
                 }))
             });
             let choices: Vec<Option<usize>> = choices.collect();
-            Across { choices, rows }
+            Across { choices, block: self.along(arm, &starts) }
         };
         let arms: Vec<Across> = arms.iter().map(of).collect();
         let forked = Rc::new(Forked::new(arms, &self.costs[unit], self.costs[fork].len()));
@@ -156,35 +166,37 @@ impl<'a> Solver<'a> {
         forked
     }
 
-    /// Costs by choice where arms meet, from one state at the fork.
-    fn along(&self, arm: &Arm, start: State) -> Vec<f64> {
-        let mut row = arm.links[0].carry_from(start);
+    /// Costs by choice where arms meet, from some states at the fork.
+    fn along(&self, arm: &Arm, starts: &[State]) -> Block {
+        let mut block = arm.links[0].carry_from(starts.iter().map(|s| Some(*s)), self.weights);
         for (unit, link) in arm.units.iter().zip(&arm.links[1..]) {
-            row = link.carry(&self.with_own(*unit, row));
+            block = link.carry(&self.with_own(*unit, block), self.weights);
         }
-        row
+        block
     }
 
-    fn through_fork(&self, unit: GroupId, fork: &[f64], forked: &Forked) -> Vec<f64> {
+    fn through_fork(&self, unit: GroupId, fork: &Block, forked: &Forked) -> Block {
         // Of choices that leave every arm alike only the cheapest counts.
-        let mut least = vec![INF; forked.sums.len()];
-        for (cost, alike) in fork.iter().zip(&forked.alike) {
+        let mut least = Block::new(forked.sums.len(), fork.lanes());
+        for (choice, alike) in forked.alike.iter().enumerate() {
             if let Some(at) = alike {
-                least[*at] = least[*at].min(*cost);
+                lower(least.row_mut(*at), fork.row(choice), 0.0);
             }
         }
-        let mut best = vec![INF; forked.live.len()];
-        for (cost, sums) in least.iter().zip(&forked.sums).filter(|(c, _)| c.is_finite()) {
-            best.iter_mut().zip(sums).for_each(|(slot, sum)| *slot = slot.min(cost + sum));
+        let mut block = Block::new(self.costs[unit].len(), fork.lanes());
+        for (at, sums) in forked.sums.iter().enumerate() {
+            let from = least.row(at);
+            if from.iter().all(|c| c.is_infinite()) {
+                continue;
+            }
+            for (&choice, sum) in forked.live.iter().zip(sums).filter(|(_, s)| s.is_finite()) {
+                lower(block.row_mut(choice), from, *sum);
+            }
         }
-        let mut row = vec![INF; self.costs[unit].len()];
-        for (&choice, cost) in forked.live.iter().zip(best) {
-            row[choice] = cost + self.costs[unit][choice];
-        }
-        row
+        self.with_own(unit, block)
     }
 
-    fn meet(&self, net: &Net, parts: &[(Net, Link)]) -> Rows {
+    fn meet(&self, net: &Net, parts: &[(Net, Link)]) -> Block {
         let mut plain: Vec<Rows> = Vec::new();
         let mut spread: Option<(&Net, Rows)> = None;
         for (part, link) in parts {
@@ -195,105 +207,122 @@ impl<'a> Solver<'a> {
             }
         }
         let met = match spread {
-            Some((part, rows)) => self.meet_spread(part, &rows.rows, &plain),
+            Some((part, rows)) => self.meet_spread(part, &rows.block, &plain),
             None => {
                 let states = self.plane.stream.lattice.len();
-                (0..states).map(|n| add_rows(&plain, n, None)).collect()
+                let mut met = Block::new(self.costs[net.unit].len(), states);
+                for row in 0..met.rows() {
+                    let sum = |n: State| plain.iter().map(|p| p.block.row(row)[p.lane(n)]).sum();
+                    met.row_mut(row).iter_mut().enumerate().for_each(|(n, m)| *m = sum(n));
+                }
+                met
             }
         };
-        let rows = met.into_iter().map(|row| self.with_own(net.unit, row)).collect();
-        Rows { by: Begin::Stream, rows }
+        self.with_own(net.unit, met)
     }
 
     /// Costs of a part by choice of the group that reads it.
     pub fn carried(&self, part: &Net, link: &Link) -> Rows {
         let rows = self.rows(part);
-        Rows { by: rows.by, rows: rows.rows.iter().map(|r| link.carry(r)).collect() }
+        Rows { by: rows.by, block: link.carry(&rows.block, self.weights) }
     }
 
     /// For each state of the stream the best spread: the cost of getting there, of the routed part
     /// and of the others, which read the stream as it is or as it is spread.
-    fn meet_spread(&self, part: &Net, rows: &[Vec<f64>], plain: &[Rows]) -> Vec<Vec<f64>> {
-        let Some(routed) = routed_of(part) else { return Vec::new() };
+    fn meet_spread(&self, part: &Net, rows: &Block, plain: &[Rows]) -> Block {
+        let states = self.plane.stream.lattice.len();
+        let mut met = Block::new(rows.rows(), states);
+        let Some(routed) = routed_of(part) else { return met };
         let entry = self.entries(routed);
-        let states = self.plane.stream.lattice.len();
-        let one = |n: State| {
-            let mut best = vec![INF; rows.first().map_or(0, Vec::len)];
-            for (d, row) in rows.iter().enumerate() {
-                if !entry[n][d].is_finite() {
-                    continue;
+        let mut from = vec![INF; states];
+        for row in 0..rows.rows() {
+            for (d, &cost) in rows.row(row).iter().enumerate().filter(|(_, c)| c.is_finite()) {
+                from.copy_from_slice(entry.row(d));
+                for p in plain {
+                    let others = p.block.row(row);
+                    let there = others[p.lane(d)];
+                    let add = |(n, f): (usize, &mut f64)| *f += others[p.lane(n)].min(there);
+                    from.iter_mut().enumerate().for_each(add);
                 }
-                let others = add_rows(plain, n, Some(d));
-                for (i, slot) in best.iter_mut().enumerate() {
-                    let other = others.get(i).copied().unwrap_or(0.0);
-                    *slot = slot.min(entry[n][d] + row[i] + other);
-                }
+                lower(met.row_mut(row), &from, cost);
             }
-            best
-        };
-        (0..states).map(one).collect()
+        }
+        met
     }
 
-    /// The cost of having tokens and their experts spread as wanted, from each state of the stream.
-    pub fn entries(&self, routed: &RoutedNet) -> Vec<Vec<f64>> {
-        let states = self.plane.stream.lattice.len();
-        let (tokens, routing) = (self.square(&routed.tokens), self.routing_rows(routed));
-        let router =
-            |state: State| routed.router_in[state].map_or(INF, |c| self.costs[routed.router][c]);
-        (0..states)
-            .map(|n| {
-                (0..states)
-                    .map(|d| {
-                        let before = router(n) + routing[n].as_ref().map_or(INF, |r| r[d]);
-                        tokens[n].as_ref().map_or(INF, |t| t[d]) + before.min(router(d))
-                    })
-                    .collect()
-            })
-            .collect()
+    /// The cost of having tokens and their experts spread as wanted: a row for each spread, a lane for
+    /// each state of the stream.
+    pub fn entries(&self, routed: &RoutedNet) -> Rc<Block> {
+        if let Some(known) = self.entered.borrow().get(&routed.dispatch) {
+            return known.clone();
+        }
+        let entries = Rc::new(self.find_entries(routed));
+        self.entered.borrow_mut().insert(routed.dispatch, entries.clone());
+        entries
     }
 
-    fn square(&self, link: &Link) -> Vec<Option<Vec<f64>>> {
-        link.out.iter().map(|out| out.map(|at| link.carry_from(at))).collect()
+    fn find_entries(&self, routed: &RoutedNet) -> Block {
+        let tokens = routed.tokens.carry_from(routed.tokens.out.iter().copied(), self.weights);
+        let routing = self.routing_rows(routed);
+        let router: Vec<f64> = (routed.router_in.iter())
+            .map(|choice| choice.map_or(INF, |c| self.costs[routed.router][c]))
+            .collect();
+        let mut entries = tokens;
+        for (d, after) in router.iter().enumerate() {
+            let before = routing.row(d);
+            let own = router.iter().zip(before).map(|(r, b)| (r + b).min(*after));
+            entries.row_mut(d).iter_mut().zip(own).for_each(|(e, own)| *e += own);
+        }
+        entries
     }
 
     /// From each state of the stream in which the router may run, the cost of its results' ways.
-    fn routing_rows(&self, routed: &RoutedNet) -> Vec<Option<Vec<f64>>> {
-        let row = |choice: &Option<State>| {
-            let at = routed.routing.out[(*choice)?]?;
-            Some(routed.routing.carry_from(at))
-        };
-        routed.router_in.iter().map(row).collect()
+    pub fn routing_rows(&self, routed: &RoutedNet) -> Block {
+        let starts = routed.router_in.iter().map(|choice| routed.routing.out[(*choice)?]);
+        routed.routing.carry_from(starts, self.weights)
     }
 
-    /// Costs by choice of combine for each spread, without the entry.
-    fn spreads(&self, routed: &RoutedNet, combine: GroupId) -> Vec<Vec<f64>> {
+    /// Costs by choice of dispatch, of what works on the rows, and of the combine, for each spread,
+    /// without the entry.
+    pub fn spreads(&self, routed: &RoutedNet, combine: GroupId) -> Rc<Vec<Block>> {
+        if let Some(known) = self.routed.borrow().get(&combine) {
+            return known.clone();
+        }
+        let spreads = Rc::new(self.find_spreads(routed, combine));
+        self.routed.borrow_mut().insert(combine, spreads.clone());
+        spreads
+    }
+
+    fn find_spreads(&self, routed: &RoutedNet, combine: GroupId) -> Vec<Block> {
         let states = self.plane.stream.lattice.len();
-        let last = |d: State| self.spread(routed, combine, d).pop().unwrap_or_default();
-        (0..states).map(last).collect()
-    }
-
-    /// Costs by choice of dispatch, of what works on the rows, and of the combine, for one spread.
-    pub fn spread(&self, routed: &RoutedNet, combine: GroupId, d: State) -> Vec<Vec<f64>> {
-        let keep = |costs: &[f64], spread: &[Option<State>]| -> Vec<f64> {
-            costs.iter().zip(spread).map(|(c, s)| if *s == Some(d) { *c } else { INF }).collect()
-        };
-        let mut rows = vec![keep(&self.costs[routed.dispatch], &routed.dispatch_spread)];
+        let mut first = Block::new(routed.dispatch_spread.len(), states);
+        for (choice, spread) in routed.dispatch_spread.iter().enumerate() {
+            if let Some(d) = spread {
+                first.row_mut(choice)[*d] = self.costs[routed.dispatch][choice];
+            }
+        }
+        let mut blocks = vec![first];
         for (unit, link) in routed.rows.iter().chain([&combine]).zip(&routed.links) {
-            rows.push(self.with_own(*unit, link.carry(&rows[rows.len() - 1])));
+            let carried = link.carry(&blocks[blocks.len() - 1], self.weights);
+            blocks.push(self.with_own(*unit, carried));
         }
-        if let Some(last) = rows.last_mut() {
-            *last = keep(last, &routed.combine_spread);
+        if let Some(last) = blocks.last_mut() {
+            for (choice, spread) in routed.combine_spread.iter().enumerate() {
+                let other = |(d, _): &(usize, &mut f64)| Some(*d) != *spread;
+                let row = last.row_mut(choice).iter_mut().enumerate();
+                row.filter(other).for_each(|(_, cost)| *cost = INF);
+            }
         }
-        rows
+        blocks
     }
 }
 
 /// An arm of a fork, from every state in which the fork leaves it.
 pub(super) struct Across {
-    /// By choice of the fork, the row.
+    /// By choice of the fork, the lane.
     pub choices: Vec<Option<usize>>,
     /// Costs by choice where the arms meet.
-    pub rows: Vec<Vec<f64>>,
+    pub block: Block,
 }
 
 /// A fork with its arms.
@@ -318,7 +347,7 @@ impl Forked {
             let number = *known.entry(outs).or_insert(next);
             if number == next {
                 let sum = |&c: &usize| {
-                    arms.iter().map(|a| a.choices[choice].map_or(INF, |o| a.rows[o][c])).sum()
+                    arms.iter().map(|a| a.choices[choice].map_or(INF, |o| a.block.row(c)[o])).sum()
                 };
                 sums.push(live.iter().map(sum).collect());
             }
@@ -336,19 +365,4 @@ pub(super) fn routed_of(net: &Net) -> Option<&RoutedNet> {
         NetWay::Step(from, _) | NetWay::Fork(from, _) => routed_of(from),
         _ => None,
     }
-}
-
-/// The sum over parts of the cheaper of two rows: of the stream's state, and of the spread.
-pub(super) fn add_rows(parts: &[Rows], n: State, d: Option<State>) -> Vec<f64> {
-    let mut sum: Vec<f64> = Vec::new();
-    for rows in parts {
-        let here = rows.at(n);
-        if sum.is_empty() {
-            sum = vec![0.0; here.len()];
-        }
-        for (i, slot) in sum.iter_mut().enumerate() {
-            *slot += d.map_or(here[i], |d| here[i].min(rows.at(d)[i]));
-        }
-    }
-    sum
 }

@@ -1,17 +1,19 @@
 //! Best first over spans of batches: the one that may yield most is looked at in its middle, which
 //! cuts it in two with lower bounds, until none may yield more than the best plan found.
 
-use super::cell::{Cell, Look, Scene, Seen};
+use super::cell::{Cell, Scene};
+use super::look::{Look, Seen};
 use super::{Proof, reached};
 use crate::search::Evaluated;
+use crate::search::layouts::Layouts;
 use rayon::prelude::*;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Spans that are looked at together.
 const LOT: usize = 4;
-/// Looks after which the search ends with the bound that it has.
-const LOOKS: u64 = 32;
+/// Looks, those that open a cell aside, after which the search ends with the bound that it has.
+const LOOKS: u64 = 100;
 /// Lots that are looked at when the bound can no longer fall.
 const IDLE: usize = 8;
 /// A part of what the best plan reaches by which another must be able to exceed it to be looked for.
@@ -36,6 +38,8 @@ pub(super) struct Spans<'s, 'a> {
     closed: f64,
     looks: u64,
     pub best: Option<Evaluated>,
+    /// Layouts that were evaluated, with their cells.
+    judged: Vec<(usize, Layouts)>,
     /// Plans evaluated.
     pub evaluations: u64,
 }
@@ -44,7 +48,8 @@ impl<'s, 'a> Spans<'s, 'a> {
     /// A search that begins with a plan.
     pub fn new(scene: &'s Scene<'a>, best: Option<Evaluated>) -> Self {
         let cells = Cell::all(scene.evaluator);
-        Spans { scene, cells, open: Vec::new(), closed: 0.0, looks: 0, best, evaluations: 0 }
+        let (open, judged) = (Vec::new(), Vec::new());
+        Spans { scene, cells, open, closed: 0.0, looks: 0, best, judged, evaluations: 0 }
     }
 
     /// What the best plan reaches.
@@ -56,42 +61,57 @@ impl<'s, 'a> Spans<'s, 'a> {
     pub fn run(&mut self) {
         let scene = self.scene;
         let reached = self.reached();
-        let cells: Vec<usize> = (0..self.cells.len()).collect();
-        let opened: Vec<_> =
-            cells.par_iter().map(|&c| scene.open(&self.cells[c], reached)).collect();
+        let opened: Vec<_> = self.cells.par_iter().map(|c| scene.open(c, reached)).collect();
+        let mut found = Vec::new();
         for (cell, opened) in opened.into_iter().enumerate() {
             let Some((look, most)) = opened else { continue };
-            self.learn(cell, look, None, most);
+            found.extend(self.learn(cell, look, most));
         }
-        let mut idle = 0;
-        while self.looks < LOOKS && idle < IDLE {
+        self.judge(found);
+        let (mut idle, opened) = (0, self.looks);
+        while self.looks < opened + LOOKS && idle < IDLE {
             let closed = self.closed;
             let lot = self.most_promising();
             let Some(most) = lot.first().map(|s| s.bound) else { break };
             // Nothing more is learnt of the bound; a few looks may still find a better plan.
             idle += usize::from(most <= closed);
             let reached = self.reached();
-            let looks: Vec<_> = lot
-                .par_iter()
-                .map(|span| {
-                    let batch = scene.middle(span.first, span.last);
-                    (
-                        batch,
-                        scene.look(
-                            &self.cells[span.cell],
-                            batch,
-                            &span.seen.solved.prices,
-                            reached,
-                        ),
-                    )
-                })
-                .collect();
+            let look = |span: &Span| {
+                let batch = scene.middle(span.first, span.last);
+                let cell = &self.cells[span.cell];
+                (batch, scene.look(cell, (batch, span.last), &span.seen, reached))
+            };
+            let looks: Vec<_> = lot.par_iter().map(look).collect();
+            let mut found = Vec::new();
             for (span, (batch, look)) in lot.into_iter().zip(looks) {
                 let (cell, last) = (span.cell, span.last);
                 self.push(Span { last: batch - 1, ..span });
                 if let Some(look) = look {
-                    self.learn(cell, look, Some(batch), last);
+                    found.extend(self.learn(cell, look, last));
                 }
+            }
+            self.judge(found);
+        }
+    }
+
+    /// Evaluates layouts that were found, each once.
+    fn judge(&mut self, mut found: Vec<(usize, Layouts)>) {
+        found.retain(|f| !self.judged.contains(f));
+        let evaluator = self.scene.evaluator;
+        let plan = |(cell, layouts): &(usize, Layouts)| {
+            let evaluated = evaluator.evaluate_layouts(&self.cells[*cell].degrees(), layouts);
+            evaluated.ok().and_then(|plan| plan.ok())
+        };
+        let plans: Vec<Option<Evaluated>> = found.par_iter().map(plan).collect();
+        self.evaluations += plans.len() as u64;
+        self.judged.extend(found);
+        for plan in plans.into_iter().flatten() {
+            let better = |b: &Evaluated| {
+                let order = reached(evaluator, &plan).total_cmp(&reached(evaluator, b));
+                order == Ordering::Greater
+            };
+            if self.best.as_ref().is_none_or(better) {
+                self.best = Some(plan);
             }
         }
     }
@@ -111,27 +131,15 @@ impl<'s, 'a> Spans<'s, 'a> {
         std::mem::replace(&mut self.open, rest)
     }
 
-    /// Takes what a look found: a plan, a bound for its batch, and one for those up to `last`.
-    fn learn(&mut self, cell: usize, look: Look, batch: Option<u64>, last: u64) {
+    /// Takes what a look saw: a bound for its batch, and one for those up to `last`; layouts that may
+    /// be better than the best plan are handed back.
+    fn learn(&mut self, cell: usize, look: Look, last: u64) -> Option<(usize, Layouts)> {
         self.looks += 1;
-        self.evaluations += look.evaluations;
-        if let Some(plan) = look.plan {
-            let evaluator = self.scene.evaluator;
-            let better = |b: &Evaluated| {
-                let order = reached(evaluator, &plan).total_cmp(&reached(evaluator, b));
-                order == Ordering::Greater
-            };
-            if self.best.as_ref().is_none_or(better) {
-                self.best = Some(plan);
-            }
-        }
         let seen = Arc::new(look.seen);
-        let at = batch.unwrap_or(seen.batch);
-        let own = self.scene.score(&self.cells[cell], at, seen.solved.alone);
-        let within = self.scene.within(&self.cells[cell], at, seen.solved.alone);
-        self.closed = if within { self.closed.max(own) } else { self.closed };
-        let first = at + 1;
+        self.closed = self.closed.max(look.most);
+        let first = seen.batch + 1;
         self.push(Span { cell, seen, first, last, bound: f64::INFINITY });
+        look.layouts.map(|layouts| (cell, layouts))
     }
 
     /// Opens a span with its bound, unless it is empty.
@@ -141,9 +149,10 @@ impl<'s, 'a> Spans<'s, 'a> {
         }
         let cell = &self.cells[span.cell];
         let range = (span.first, span.last);
-        let Some(last) = self.scene.within_limits(cell, &span.seen, range) else { return };
-        let bound = self.scene.at_most(cell, &span.seen, (span.first, last));
-        self.open.push(Span { last, bound, ..span });
+        if let Some((bound, last)) = self.scene.at_most(cell, &span.seen, range) {
+            let bound = bound.min(span.bound);
+            self.open.push(Span { last, bound, ..span });
+        }
     }
 
     /// How good the best plan is, if there is one.

@@ -1,6 +1,7 @@
 //! What every choice of a group costs: time of its kernels, bytes that it stores.
 
 use super::axes::{Axes, Key, Lattice, State};
+use super::block::Times;
 use super::group::Head;
 use super::unit::{Port, Unit};
 use crate::evaluate::{Pricing, Work, price, work_of};
@@ -15,9 +16,14 @@ use shardc_ir::types::{Kind, Type};
 #[derive(Clone, Debug)]
 pub(super) struct Point<'a> {
     pub axes: &'a Axes,
+    /// Devices of a stage.
+    pub devices: u64,
     pub pricing: Pricing<'a>,
     /// Requests, new tokens and cached tokens of the step that is priced.
     pub step: Bindings,
+    /// The same of a step of one request of a replica that attends to nothing but itself, where it
+    /// counts.
+    pub alone: Option<Bindings>,
     /// Requests and tokens for which caches are held.
     pub held: Bindings,
     /// Replicas: the requests of attention are split so many ways.
@@ -26,6 +32,13 @@ pub(super) struct Point<'a> {
     pub stages: u64,
     /// The step whose activations memory must hold, where it is this phase's.
     pub largest: Option<Bindings>,
+}
+
+impl Point<'_> {
+    /// The sizes of the step that is priced, and of a lone request's where it counts.
+    pub fn binds(&self) -> impl Iterator<Item = &Bindings> {
+        [&self.step].into_iter().chain(&self.alone)
+    }
 }
 
 /// A group's work over symbols: one symbol for each of its uses.
@@ -47,8 +60,10 @@ pub(super) struct Priced {
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     pub lattice: Lattice,
-    /// Time of one execution in ns; infinite where a choice is not legal.
-    pub time: Vec<f64>,
+    /// Times of one execution in ns; infinite where a choice is not legal.
+    pub time: Vec<Times>,
+    /// Kernels of one execution.
+    pub kernels: u64,
     /// Stored bytes of weights of one layer.
     pub weights: Vec<f64>,
     /// Bytes of caches of one layer.
@@ -105,8 +120,16 @@ impl Priced {
         out
     }
 
-    fn time(&self, point: &Point<'_>, parts: &[u64]) -> f64 {
-        let bind = self.bind(&point.step, parts);
+    fn times(&self, point: &Point<'_>, parts: &[u64]) -> Times {
+        let mut times = [0.0; 2];
+        for (bind, time) in point.binds().zip(&mut times) {
+            *time = self.time(point, bind, parts);
+        }
+        times
+    }
+
+    fn time(&self, point: &Point<'_>, bind: &Bindings, parts: &[u64]) -> f64 {
+        let bind = self.bind(bind, parts);
         let (pricer, fabric) = point.pricing.models();
         let one = |work: &Work| match work {
             Work::Experts { .. } => {
@@ -210,7 +233,8 @@ impl Table {
         let n = lattice.len();
         let keys = |port: &Port| (0..n).map(|s| lattice.key(s, &port.dims)).collect();
         let mut table = Table {
-            time: vec![f64::INFINITY; n],
+            time: vec![[f64::INFINITY; 2]; n],
+            kernels: priced.works.len() as u64,
             weights: vec![0.0; n],
             caches: vec![0.0; n],
             transient: vec![0.0; n],
@@ -221,7 +245,7 @@ impl Table {
             let parts = table.lattice.all_parts(state);
             let legal = unit.uses.iter().zip(parts).all(|(u, &p)| u.allows(p, &point.step));
             if legal && replicates(unit, parts, point.replicas) {
-                table.time[state] = priced.time(point, parts);
+                table.time[state] = priced.times(point, parts);
                 table.weights[state] = priced.stored(point, parts, Kind::Weight);
                 table.caches[state] = priced.stored(point, parts, Kind::Cache);
                 table.transient[state] = priced.transient(point, parts);
@@ -233,14 +257,14 @@ impl Table {
     /// The table of a group that is not decided here.
     pub fn empty(point: &Point<'_>) -> Self {
         let lattice = Lattice::new(point.axes, 0, |_, _| 0);
-        let (time, nothing) = (vec![f64::INFINITY], vec![0.0]);
+        let (time, nothing) = (vec![[f64::INFINITY; 2]], vec![0.0]);
         let (weights, caches, transient) = (nothing.clone(), nothing.clone(), nothing);
-        Table { time, weights, caches, transient, keys: vec![], lattice }
+        Table { time, kernels: 0, weights, caches, transient, keys: vec![], lattice }
     }
 
     /// Whether a choice is legal.
     pub fn is_legal(&self, state: State) -> bool {
-        self.time[state].is_finite()
+        self.time[state][0].is_finite()
     }
 }
 

@@ -13,14 +13,17 @@ pub(in crate::search::exact) type StoredNames = BTreeMap<(String, String), Vec<V
 /// The mesh with one axis for each prime of a stage.
 #[derive(Clone, Debug)]
 pub(in crate::search::exact) struct Atoms {
-    /// Kind of each axis.
+    /// Kind of each axis; those of replicas that work apart have one that no lattice knows.
     pub(super) kinds: Vec<usize>,
+    /// Axes that split requests over replicas that work apart, the major ones.
+    pub(super) outer: Vec<Atom>,
     pub mesh: Mesh,
 }
 
 impl Atoms {
-    pub fn new(axes: &Axes) -> Self {
-        let mut kinds = Vec::new();
+    /// The axes of a lattice, behind those of replicas that work apart.
+    pub fn new(axes: &Axes, outer: &[u64]) -> Self {
+        let mut kinds = vec![axes.kinds.len(); outer.len()];
         for (kind, data) in axes.kinds.iter().enumerate() {
             kinds.extend(std::iter::repeat_n(kind, usize::from(data.count)));
         }
@@ -32,13 +35,15 @@ impl Atoms {
             let stem = if across { "node" } else { "gpu" };
             (format!("{stem}{}", *number - 1), axes.kinds[kind].size)
         };
-        let named: Vec<(String, u64)> = kinds.iter().map(name).collect();
+        let replicas = outer.iter().enumerate().map(|(i, size)| (format!("rep{i}"), *size));
+        let named = replicas.chain(kinds[outer.len()..].iter().map(name));
+        let named: Vec<(String, u64)> = named.collect();
         let mesh = Mesh::new("m", named.iter().map(|(n, size)| (n.as_str(), *size)));
-        Atoms { kinds, mesh }
+        Atoms { kinds, outer: (0..outer.len() as Atom).collect(), mesh }
     }
 
     pub(super) fn all(&self) -> Vec<Atom> {
-        (0..self.kinds.len() as Atom).collect()
+        (self.outer.len() as Atom..self.kinds.len() as Atom).collect()
     }
 
     pub(super) fn kind(&self, atom: Atom) -> usize {
@@ -54,7 +59,7 @@ pub(super) fn refs(atoms: &[Atom]) -> Vec<AxisRef> {
 /// Axes by use of a group, or by role of a bundle.
 pub(super) type Lists = Vec<Vec<Atom>>;
 
-/// The axes of the stream in a state: requests take them from the major end, then tokens; those in
+/// The axes of the stream in a state: those of replicas that work apart split requests; requests take them from the major end, then tokens; those in
 /// `first` before all others, in that order. Axes across nodes are major unless `inside_major`.
 pub(in crate::search::exact) fn stream_axes(
     lattice: &Lattice,
@@ -64,6 +69,7 @@ pub(in crate::search::exact) fn stream_axes(
     inside_major: bool,
 ) -> Lists {
     let mut free: Vec<Atom> = first.to_vec();
+    free.retain(|a| !atoms.outer.contains(a));
     free.extend(atoms.all().into_iter().filter(|a| !first.contains(a)));
     let of = |on: usize| {
         let mut taken = take(&mut free, &lattice.of_use(state, on), atoms, true);
@@ -73,7 +79,7 @@ pub(in crate::search::exact) fn stream_axes(
             (known, if inside_major { usize::MAX - kind } else { kind }, *a)
         };
         taken.sort_by_key(place);
-        taken
+        if on == 0 { [atoms.outer.as_slice(), &taken].concat() } else { taken }
     };
     (0..lattice.uses()).map(of).collect()
 }

@@ -33,8 +33,9 @@ impl Namer<'_> {
     }
 
     pub(super) fn counts(&self, atoms: &[Atom]) -> Vec<u8> {
-        let mut counts = vec![0; self.atoms.kinds.iter().max().map_or(0, |k| k + 1)];
-        atoms.iter().for_each(|&a| counts[self.atoms.kind(a)] += 1);
+        let inner = atoms.iter().filter(|a| !self.atoms.outer.contains(a));
+        let mut counts = vec![0; self.plane.stream.lattice.kinds()];
+        inner.for_each(|&a| counts[self.atoms.kind(a)] += 1);
         counts
     }
 
@@ -58,7 +59,8 @@ impl Namer<'_> {
         }
         let mut short: Vec<(usize, Vec<Atom>)> = Vec::new();
         for (&on, axes) in lists.iter().filter(|(on, _)| !fixed.contains_key(on)) {
-            let kept: Vec<Atom> = axes.iter().copied().filter(|a| free.contains(a)).collect();
+            let usable = |a: &Atom| free.contains(a) || self.atoms.outer.contains(a);
+            let kept: Vec<Atom> = axes.iter().copied().filter(usable).collect();
             self.misfit(kept != *axes);
             free.retain(|a| !kept.contains(a));
             short.push((on, kept));
@@ -69,6 +71,9 @@ impl Namer<'_> {
             short.push((on, Vec::new()));
         }
         for (on, mut axes) in short {
+            if unit.uses[on].requests && !axes.starts_with(&self.atoms.outer) {
+                axes = [self.atoms.outer.as_slice(), &axes].concat();
+            }
             let have = self.counts(&axes);
             let wanted = lattice.of_use(choice, on);
             let missing: Vec<u8> =
