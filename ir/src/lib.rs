@@ -2,6 +2,7 @@
 //!
 //! This crate does no search and no I/O and knows nothing of LLVM. See `ARCHITECTURE.md`.
 
+pub mod algebra;
 pub mod attr;
 pub mod builder;
 pub mod certificate;

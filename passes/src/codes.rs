@@ -45,4 +45,8 @@ codes! {
     NETWORK = "S206", Internal, "the policy network fails";
     /// A certificate cannot be written.
     UNCERTAIN = "S401", Internal, "an instruction of a local program computes no part of a logical value";
+    /// Classes of the e-graph that disagree.
+    EGRAPH = "S301", Internal, "the e-graph holds terms that are not equal: a wrong rule";
+    /// `extract` without a graph of the program.
+    NOT_SATURATED = "S302", User, "`extract` was run on a program that `saturate` has not seen";
 }

@@ -10,8 +10,10 @@ pub mod codes;
 pub mod cse;
 pub mod dce;
 pub mod edits;
+pub mod egraph;
 pub mod evaluate;
 pub mod explain;
+pub mod extract;
 pub mod insert_reshards;
 pub mod launch;
 pub mod localize;
@@ -23,6 +25,7 @@ pub mod propagate_shardings;
 pub mod registry;
 pub mod reshard;
 pub mod reshard_to_collectives;
+pub mod saturate;
 pub mod schedule;
 pub mod search;
 mod splits;
@@ -108,6 +111,24 @@ pub const PASSES: &[Pass] = &[
         edit: "a merge",
         stops: true,
         run: optimize_collectives::optimize_collectives,
+    },
+    Pass {
+        name: "saturate",
+        summary: "every way that the rules know to compute each function, in an e-graph",
+        requires: &[Fact::At(Level::Collective), Fact::Mesh, Fact::Decided],
+        establishes: &[Fact::At(Level::Collective), Fact::Decided],
+        edit: "a node that a rule adds",
+        stops: false,
+        run: saturate::saturate,
+    },
+    Pass {
+        name: "extract",
+        summary: "the cheapest program that the e-graph holds",
+        requires: &[Fact::At(Level::Collective), Fact::Mesh, Fact::Decided],
+        establishes: &[Fact::At(Level::Collective), Fact::Decided],
+        edit: "a function that becomes cheaper",
+        stops: false,
+        run: extract::extract,
     },
     Pass {
         name: "localize",

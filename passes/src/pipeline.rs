@@ -102,7 +102,7 @@ pub fn lower(
     let options = Options {
         sizes: sizes.collect(),
         stage_layers: lowering.stage_layers.to_vec(),
-        max_edits: None,
+        ..Options::default()
     };
     let mut provenance = Provenance::default();
     for pass in LOWER.iter().filter_map(|name| Pass::named(name)) {

@@ -3,6 +3,7 @@
 
 use crate::PASSES;
 use crate::codes;
+use crate::egraph::module::Graphs;
 use crate::pipeline::PIPELINES;
 use crate::precondition::Fact;
 use crate::propagate_shardings::Provenance;
@@ -20,6 +21,10 @@ pub struct Options {
     pub stage_layers: Vec<u64>,
     /// Edits after which passes that may stop anywhere stop.
     pub max_edits: Option<u64>,
+    /// The machine on which programs are compared, by the name of a preset.
+    pub cluster: Option<String>,
+    /// What `saturate` has made of the program.
+    pub graphs: Graphs,
 }
 
 impl Options {
@@ -36,6 +41,10 @@ pub struct Report {
     pub edits: u64,
     /// Where the axes of layouts come from, of a pass that decides them.
     pub provenance: Provenance,
+    /// What else there is to say, line by line.
+    pub notes: Vec<String>,
+    /// The graphs of the program, of the pass that makes them.
+    pub graphs: Graphs,
 }
 
 impl Report {
@@ -189,6 +198,9 @@ pub fn run_passes(
         };
         if pass.stops {
             options.max_edits = options.max_edits.map(|n| n.saturating_sub(report.edits));
+        }
+        if !report.graphs.is_empty() {
+            options.graphs = report.graphs.clone();
         }
         observe(Event::After(pass, module, &report));
     }

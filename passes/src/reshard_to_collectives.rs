@@ -39,7 +39,16 @@ pub fn reshard_to_collectives(module: &mut Module, options: &Options) -> Result<
     Ok(Report::of(edits))
 }
 
-fn lower(func: &Func, mesh: &Mesh, bind: &Bindings, planner: &mut Planner<'_>) -> Result<Func> {
+/// A function with its reshards replaced.
+///
+/// # Errors
+/// A reshard that no sequence can do.
+pub(crate) fn lower(
+    func: &Func,
+    mesh: &Mesh,
+    bind: &Bindings,
+    planner: &mut Planner<'_>,
+) -> Result<Func> {
     let mut rewriter = Rewriter::new(func);
     for &inst in &func.body {
         match func.insts[inst].op {

@@ -4,10 +4,12 @@
 //! `snapshots/KIND/`. A case is a file, so that a new one needs no recompile. `README.md` says how
 //! to add one and how to accept snapshots.
 
+pub mod algebra;
 pub mod checkpoint;
 pub mod damage;
 pub mod forge;
 pub mod golden;
+pub mod pins;
 pub mod plan;
 pub mod program;
 pub mod random;

@@ -141,7 +141,7 @@ fn localized(before: &Module, case: &Case, phase: Phase, stage_layers: &[u64]) -
     let options = Options {
         sizes: sizes.into_iter().collect(),
         stage_layers: stage_layers.to_vec(),
-        max_edits: None,
+        ..Options::default()
     };
     let mut module = before.clone();
     let pass = Pass::find("localize")?;

@@ -92,6 +92,8 @@ pub struct Request {
     pub pins: Option<String>,
     /// Decisions that take the place of a search (docs/schedule.md).
     pub schedule: Option<Node>,
+    /// Whether the e-graph rewrites the programs of the plan that was found.
+    pub egraph: bool,
 }
 
 impl Request {
@@ -111,6 +113,7 @@ impl Request {
             stages: None,
             pins: None,
             schedule: None,
+            egraph: false,
         }
     }
 

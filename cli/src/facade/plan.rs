@@ -199,7 +199,10 @@ impl Programs {
         found: Found,
         given: Option<&Decisions>,
     ) -> Result<Plan> {
-        let best = found.best;
+        let best = match request.egraph {
+            true => evaluator.with_algebra(&found.best)?,
+            false => found.best,
+        };
         let mut phases = phases(evaluator, &best)?;
         if evaluator.pins.is_some() {
             let mut plain = self.evaluator(request, evaluator.cluster, None);

@@ -9,6 +9,8 @@ use shardc_ir::nearest::nearest;
 use shardc_ir::text::{listing, parse, print};
 use shardc_ir::verify::verify_text;
 use shardc_passes::codes::BROKEN_BY_PASS;
+use shardc_passes::egraph::module::Saturated;
+use shardc_passes::egraph::show::{self, Form};
 use shardc_passes::launch::{PhaseProgram, lower};
 use shardc_passes::propagate_shardings::Provenance;
 use shardc_passes::registry::{Event, Options, Run, resolve, run_passes};
@@ -44,6 +46,13 @@ pub struct OptFlags {
     /// Layers of each pipeline stage: `2,2`
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub stages: Vec<u64>,
+    /// The machine on which programs are compared: a preset such as h100x8 [default: H100s, as many as
+    /// the mesh has devices]
+    #[arg(long, value_name = "PRESET", hide_default_value = true)]
+    pub cluster: Option<String>,
+    /// Show the neighbourhood of a value in the e-graph: `attn.res`, `attn.res:dot`, `attn.res:json`
+    #[arg(long, value_name = "VALUE[:FORM]")]
+    pub print_graph: Option<String>,
 }
 
 fn setting(text: &str) -> Result<(String, u64), String> {
@@ -79,6 +88,8 @@ impl OptFlags {
             sizes: self.sizes.clone(),
             stage_layers: self.stages.clone(),
             max_edits: self.stop_after_edit,
+            cluster: self.cluster.clone(),
+            ..Options::default()
         };
         Ok(Run { options, verify_each: self.verify_each })
     }
@@ -213,6 +224,12 @@ fn show(flags: &OptFlags, event: Event<'_>, log: &mut dyn FnMut(&str)) {
         Event::After(pass, module, report) => {
             if flags.stats {
                 log(&format!("; {}: {} edits\n", pass.name, report.edits));
+                report.notes.iter().for_each(|note| log(&format!(";   {note}\n")));
+            }
+            if let Some(wanted) = &flags.print_graph
+                && let Some(graphs) = report.graphs.of_module(module)
+            {
+                log(&neighbourhood(module, graphs, wanted));
             }
             if flags.print_after_all {
                 log(&format!("; after {}\n{}\n", pass.name, print(module)));
@@ -236,4 +253,17 @@ fn provenance(module: &Module, provenance: &Provenance) -> String {
         }
     }
     out
+}
+
+/// What stands around a value, `NAME` or `NAME:dot` or `NAME:json`, in the graphs of a module.
+fn neighbourhood(module: &Module, graphs: &[Saturated], wanted: &str) -> String {
+    let (name, form) = match wanted.rsplit_once(':') {
+        Some((name, "dot")) => (name, Form::Dot),
+        Some((name, "json")) => (name, Form::Json),
+        Some((name, "text")) => (name, Form::Text),
+        _ => (wanted, Form::Text),
+    };
+    let name = name.trim_start_matches('%');
+    let shown = show::neighbourhood(module, graphs, name, form);
+    shown.unwrap_or_else(|| format!("; no value of a graph is called {name}\n"))
 }

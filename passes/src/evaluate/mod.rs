@@ -135,6 +135,18 @@ pub(crate) fn work_of(
     reader.some(func, wanted)
 }
 
+/// As [`work_of`], with the mesh of the module, which says who communicates.
+pub(crate) fn work_on(
+    module: &Module,
+    func: &Func,
+    cluster: &Cluster,
+    wanted: &dyn Fn(Inst) -> bool,
+) -> Vec<Work> {
+    let mesh = module.mesh.clone().unwrap_or_else(|| Mesh::new("m", []));
+    let reader = collect::Reader { module, mesh: &mesh, cluster, stages: 1 };
+    reader.some(func, wanted)
+}
+
 impl<'a> Pricing<'a> {
     /// The models of operators and of collectives.
     pub fn models(self) -> (Pricer<'a>, Fabric<'a>) {

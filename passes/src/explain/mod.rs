@@ -129,7 +129,7 @@ impl Subject<'_> {
                 let wanted = pinned(schedule, &stated.logical, pins)?;
                 let sizes = stated.sizes.map(|(name, size)| (name.to_string(), size)).to_vec();
                 let stage_layers = self.stage_layers.clone();
-                let options = Options { sizes, stage_layers, max_edits: None };
+                let options = Options { sizes, stage_layers, ..Options::default() };
                 let local = lower_scheduled(&stated.logical, &wanted, &options, &mut keep)?;
                 (local, Provenance::default())
             }

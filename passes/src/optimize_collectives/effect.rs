@@ -6,7 +6,7 @@ use shardc_ir::mesh::{AxisRef, Mesh};
 use shardc_ir::ops::Op;
 
 /// The layout after `op`, or `None` where it does not fit the layout before.
-pub(super) fn after(op: &Op, from: &Layout, mesh: &Mesh) -> Option<Layout> {
+pub(crate) fn after(op: &Op, from: &Layout, mesh: &Mesh) -> Option<Layout> {
     let out = match op {
         Op::AllGather(gather) => {
             let mut out = from.clone();
@@ -43,6 +43,6 @@ fn append(layout: Layout, lists: &[AxisList], mesh: &Mesh) -> Layout {
 }
 
 /// All axes of a list per dimension.
-pub(super) fn flat(lists: &[AxisList]) -> Vec<AxisRef> {
+pub(crate) fn flat(lists: &[AxisList]) -> Vec<AxisRef> {
     lists.iter().flat_map(|l| l.0.iter().copied()).collect()
 }

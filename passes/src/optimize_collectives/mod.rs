@@ -18,7 +18,7 @@
 //! of each step lie inside one another. Nothing sends more than before; everything else is for the
 //! e-graph.
 
-mod effect;
+pub(crate) mod effect;
 mod merge;
 mod reuse;
 mod sums;

@@ -50,5 +50,5 @@ pub fn propagate_shardings(module: &mut Module, options: &Options) -> Result<Rep
         sweeper.run(&sites);
     }
     state.store(module);
-    Ok(Report { edits: edits.made(), provenance })
+    Ok(Report { edits: edits.made(), provenance, ..Report::default() })
 }

@@ -1,5 +1,6 @@
 //! Evaluating one tuple of degrees: lower both phases, price them, fit memory, predict the service.
 
+use super::algebra::Algebra;
 use super::layouts::Layouts;
 use super::prune::Weights;
 use super::ready::{Priceable, Ready, Terms};
@@ -62,6 +63,8 @@ pub struct Evaluated {
     /// Where layouts are chosen operator by operator, all of them; the degrees then only say how
     /// stages and replicas are cut.
     pub layouts: Option<Box<Layouts>>,
+    /// Where the e-graph looked at the programs: what it found.
+    pub algebra: Option<Box<Algebra>>,
 }
 
 /// Why a plan is not possible.

@@ -62,6 +62,9 @@ impl Evaluator<'_> {
         plan: &Evaluated,
         observe: &mut dyn FnMut(Phase, &'static str, &Module),
     ) -> Result<Lowered> {
+        if let Some(algebra) = &plan.algebra {
+            return self.lower_algebra(plan, algebra, observe);
+        }
         match &plan.layouts {
             Some(layouts) => self.lower_layouts(&plan.degrees, layouts, observe),
             None => self.lower(&plan.degrees, plan.exchange, observe),
@@ -81,7 +84,7 @@ impl Evaluator<'_> {
             let options = Options {
                 sizes: sizes.map(|(name, size)| (name.to_string(), size)).to_vec(),
                 stage_layers: stage_layers.clone(),
-                max_edits: None,
+                ..Options::default()
             };
             let observe = &mut |pass, module: &Module| observe(phase, pass, module);
             lower_scheduled(logical, schedule, &options, observe)

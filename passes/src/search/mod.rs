@@ -1,5 +1,6 @@
 //! Searches for a plan: one evaluator, several ways to choose what it evaluates.
 
+mod algebra;
 mod candidate;
 mod decided;
 mod degrees;
@@ -12,6 +13,7 @@ pub mod outer;
 mod prune;
 mod ready;
 
+pub use algebra::{Algebra, PhaseAlgebra};
 pub use candidate::{
     Evaluated, Evaluator, Lowered, Refusal, WORKSPACE_BYTES, Ways, best, bindings,
 };

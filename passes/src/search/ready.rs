@@ -170,6 +170,7 @@ impl Ready {
                     memory: Memory { kv_cache, ..memory },
                     serving,
                     layouts: None,
+                    algebra: None,
                 })
             }
         }

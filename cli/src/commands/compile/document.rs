@@ -69,6 +69,9 @@ impl Document<'_> {
         if let Some(reading) = plan.reading {
             out["plan"]["reading"] = json!(reading.name());
         }
+        if let Some(algebra) = &plan.best.algebra {
+            out["plan"]["algebra"] = super::algebra::to_json(algebra);
+        }
         if let Some(proof) = &plan.proof {
             out["plan"]["lower_bound"] = json!(proof.least_ns());
             out["plan"]["gap"] = json!(proof.gap());
@@ -223,6 +226,7 @@ impl Document<'_> {
             "start": args.effort.names()[0],
             "moves": args.effort.names()[1],
             "assume": request.model.assume,
+            "egraph": request.egraph,
             "profile": request.profile.name,
         })
     }

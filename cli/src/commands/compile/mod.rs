@@ -1,5 +1,6 @@
 //! `shardc compile`: from a model and a cluster to a plan.
 
+mod algebra;
 mod directory;
 mod document;
 mod layouts;

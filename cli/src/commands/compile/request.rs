@@ -49,6 +49,15 @@ pub enum Goal {
     Latency,
 }
 
+/// Whether something is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// It is
+    On,
+    /// It is not
+    Off,
+}
+
 /// Where a search plan by plan starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum From {
@@ -213,6 +222,10 @@ pub struct RequestArgs {
     /// nothing (docs/schedule.md)
     #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["layout", "stages", "search"])]
     pub schedule: Option<PathBuf>,
+    /// Whether the e-graph rewrites the programs of the plan that was found: never worse, and often
+    /// better (docs/algebra.md)
+    #[arg(long, value_enum, default_value_t = Switch::Off)]
+    pub egraph: Switch,
     /// Whose kernels are priced: vllm, sglang, trtllm, tensorrt, shardc
     #[arg(long, value_name = "NAME", default_value = "vllm")]
     pub profile: String,
@@ -265,6 +278,7 @@ pub fn build(
         stages: args.stages.clone(),
         pins: pins.map(|source| source.text.clone()),
         schedule,
+        egraph: args.egraph == Switch::On,
     })
 }
 

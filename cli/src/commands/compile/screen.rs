@@ -25,6 +25,9 @@ pub fn show(document: &Document<'_>, directory: Option<&Path>, written: &[String
     let (left, right) = (memory(document), time(document));
     side_by_side(&mut out, &left, &right);
     collectives(&mut out, document);
+    if let Some(algebra) = &document.plan.best.algebra {
+        out.push_str(&super::algebra::screen(algebra, &document.plan.best));
+    }
     let _ = writeln!(out, "{}", sources::constants(document.plan));
     files(&mut out, directory, written);
     for note in &document.plan.notes {

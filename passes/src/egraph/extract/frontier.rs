@@ -1,0 +1,358 @@
+//! The cheapest way through a space: dynamic programming over what is live between two operators.
+//!
+//! A state says which layouts of every live value have been made, so that what two readers share is
+//! paid once. States that cost more than a known solution, with the least that the rest can cost,
+//! are dropped. Where more states remain than the limit, the cheapest are kept, and the least of what
+//! the others could have come to bounds the optimum.
+
+use super::space::{Choice, Move, Space};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Most collectives in a row that lead a value from one layout to another, where so few do.
+const MAX_WAY: usize = 3;
+
+/// States kept between two operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// Kept while looking for a first solution.
+    pub first: usize,
+    /// Kept afterwards.
+    pub states: usize,
+    /// Bytes that a device may hold beside what is stored.
+    pub bytes: u64,
+}
+
+/// One thing that is done, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    /// A collective: value and move.
+    Move(usize, usize),
+    /// An operator: step and choice.
+    Run(usize, usize),
+}
+
+/// The cheapest program that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Solution {
+    /// ns.
+    pub cost: u64,
+    /// ns that no program of the space undercuts.
+    pub bound: u64,
+    /// Most bytes held at once.
+    pub peak: u64,
+    /// What is done.
+    pub acts: Vec<Act>,
+}
+
+/// Layouts made of live values, by value.
+type Key = Vec<(u32, u64)>;
+
+#[derive(Clone, Debug)]
+struct Entry {
+    cost: u64,
+    peak: u64,
+    parent: usize,
+    acts: Vec<Act>,
+}
+
+/// A way to make a layout of a value from those that are there.
+#[derive(Clone, Debug)]
+struct Way {
+    cost: u64,
+    mask: u64,
+    moves: Vec<usize>,
+}
+
+/// Finds the cheapest program; `None` where none stays within the limit on bytes.
+pub(super) fn solve(space: &Space, limits: Limits) -> Option<Solution> {
+    let mut finder = Finder::new(space, limits.bytes);
+    finder.own = true;
+    let own = finder.run(limits.states, u64::MAX);
+    finder.own = false;
+    finder.ways.clear();
+    let first = finder.run(limits.first, own.as_ref().map_or(u64::MAX, |s| s.cost));
+    let first = match (own, first) {
+        (Some(a), Some(b)) if a.cost < b.cost => Some(a),
+        (own, first) => first.or(own),
+    };
+    let ceiling = first.as_ref().map_or(u64::MAX, |s| s.cost);
+    let best = finder.run(limits.states, ceiling);
+    match (first, best) {
+        (Some(a), Some(b)) if a.cost <= b.cost => {
+            Some(Solution { bound: b.bound.min(a.cost), ..a })
+        }
+        (Some(a), None) => Some(Solution { bound: finder.dropped.min(a.cost), ..a }),
+        (_, best) => best,
+    }
+}
+
+struct Finder<'a> {
+    space: &'a Space,
+    bytes: u64,
+    /// Whether only what the program itself does is looked at.
+    own: bool,
+    /// The least that the operators from here on can cost.
+    rest: Vec<u64>,
+    ways: HashMap<(usize, u64, usize), Arc<Vec<Way>>>,
+    /// The least that a dropped state could have come to.
+    dropped: u64,
+}
+
+impl<'a> Finder<'a> {
+    fn new(space: &'a Space, bytes: u64) -> Self {
+        let mut rest = vec![0u64; space.steps.len() + 1];
+        for (at, step) in space.steps.iter().enumerate().rev() {
+            let least = step.choices.iter().map(|c| c.cost).min().unwrap_or(0);
+            rest[at] = rest[at + 1].saturating_add(least);
+        }
+        Finder { space, bytes, own: false, rest, ways: HashMap::new(), dropped: u64::MAX }
+    }
+
+    fn run(&mut self, limit: usize, ceiling: u64) -> Option<Solution> {
+        self.dropped = u64::MAX;
+        let start: Key = self
+            .space
+            .values
+            .iter()
+            .enumerate()
+            .filter(|(_, v)| v.stored != 0)
+            .map(|(i, v)| (i as u32, v.stored))
+            .collect();
+        let nothing = Entry { cost: 0, peak: 0, parent: 0, acts: Vec::new() };
+        let mut arena: Vec<Entry> = vec![nothing];
+        let mut states: BTreeMap<Key, usize> = BTreeMap::from([(start, 0)]);
+        for at in 0..self.space.steps.len() {
+            let mut next: BTreeMap<Key, Entry> = BTreeMap::new();
+            for (key, &entry) in &states {
+                let from = (arena[entry].cost, arena[entry].peak, entry);
+                self.step(at, key, from, ceiling, &mut next);
+            }
+            states = self.keep(next, at + 1, limit, &mut arena);
+        }
+        let mut last: BTreeMap<Key, Entry> = BTreeMap::new();
+        for (key, &entry) in &states {
+            let from = Entry { parent: entry, acts: Vec::new(), ..arena[entry].clone() };
+            self.deliver(key, from, ceiling, &mut last);
+        }
+        let best = last.into_values().min_by_key(|e| e.cost)?;
+        let (cost, peak) = (best.cost, best.peak);
+        let mut acts = vec![best.acts];
+        let mut at = best.parent;
+        while at != 0 {
+            acts.push(arena[at].acts.clone());
+            at = arena[at].parent;
+        }
+        acts.reverse();
+        Some(Solution { cost, bound: self.dropped.min(cost), peak, acts: acts.concat() })
+    }
+
+    /// Keeps the cheapest states of a layer.
+    fn keep(
+        &mut self,
+        next: BTreeMap<Key, Entry>,
+        at: usize,
+        limit: usize,
+        arena: &mut Vec<Entry>,
+    ) -> BTreeMap<Key, usize> {
+        let mut sorted: Vec<(Key, Entry)> = next.into_iter().collect();
+        if sorted.len() > limit {
+            sorted.sort_by(|a, b| (a.1.cost, &a.0).cmp(&(b.1.cost, &b.0)));
+            let left = sorted[limit].1.cost.saturating_add(self.rest[at]);
+            self.dropped = self.dropped.min(left);
+            sorted.truncate(limit);
+        }
+        let mut place = |(key, entry): (Key, Entry)| {
+            arena.push(entry);
+            (key, arena.len() - 1)
+        };
+        sorted.drain(..).map(&mut place).collect()
+    }
+
+    /// All states after one more operator.
+    fn step(
+        &mut self,
+        at: usize,
+        key: &Key,
+        (cost, peak, parent): (u64, u64, usize),
+        ceiling: u64,
+        next: &mut BTreeMap<Key, Entry>,
+    ) {
+        let space = self.space;
+        for (c, choice) in space.steps[at].choices.iter().enumerate() {
+            if self.own && !choice.own {
+                continue;
+            }
+            let most = ceiling.saturating_sub(self.rest[at + 1]).saturating_sub(choice.cost);
+            let start = Entry { cost, peak, parent, acts: Vec::new() };
+            for (key, mut entry) in self.fed(key, start, &choice.needs, most) {
+                entry.cost = entry.cost.saturating_add(choice.cost);
+                entry.acts.push(Act::Run(at, c));
+                let mut key = given(key, choice);
+                let held = self.held(&key);
+                if held > self.bytes {
+                    continue;
+                }
+                entry.peak = entry.peak.max(held);
+                key.retain(|(v, _)| !space.steps[at].dies.contains(&(*v as usize)));
+                offer(next, key, entry);
+            }
+        }
+    }
+
+    /// States in which everything returned has been made.
+    fn deliver(&mut self, key: &Key, from: Entry, ceiling: u64, last: &mut BTreeMap<Key, Entry>) {
+        let returns = self.space.returns.clone();
+        for (key, mut entry) in self.fed(key, from, &returns, ceiling) {
+            let held = self.held(&key);
+            if held <= self.bytes {
+                entry.peak = entry.peak.max(held);
+                offer(last, key, entry);
+            }
+        }
+    }
+
+    fn held(&self, key: &Key) -> u64 {
+        let of = |&(value, mask): &(u32, u64)| {
+            let views = self.space.values[value as usize].views.iter().enumerate();
+            views.filter(|(i, _)| mask >> i & 1 == 1).map(|(_, v)| v.bytes).sum::<u64>()
+        };
+        key.iter().map(of).fold(0, u64::saturating_add)
+    }
+
+    /// States in which all that is needed has been made, at a cost of at most `most`.
+    fn fed(
+        &mut self,
+        key: &Key,
+        entry: Entry,
+        needs: &[(usize, usize)],
+        most: u64,
+    ) -> Vec<(Key, Entry)> {
+        let mut found = vec![(key.clone(), entry)];
+        for &(value, view) in needs {
+            let mut next = Vec::new();
+            for (key, entry) in found {
+                let Some(slot) = key.iter().position(|(v, _)| *v as usize == value) else {
+                    continue;
+                };
+                for way in self.ways(value, key[slot].1, view).iter() {
+                    let cost = entry.cost.saturating_add(way.cost);
+                    if cost > most {
+                        continue;
+                    }
+                    let (mut key, mut entry) = (key.clone(), Entry { cost, ..entry.clone() });
+                    key[slot].1 = way.mask;
+                    entry.acts.extend(way.moves.iter().map(|&m| Act::Move(value, m)));
+                    next.push((key, entry));
+                }
+            }
+            found = next;
+        }
+        found
+    }
+
+    /// The ways to a layout of a value of which none is as cheap as another that makes as much.
+    fn ways(&mut self, value: usize, mask: u64, target: usize) -> Arc<Vec<Way>> {
+        if let Some(known) = self.ways.get(&(value, mask, target)) {
+            return known.clone();
+        }
+        let mut found = Vec::new();
+        let start = Way { cost: 0, mask, moves: Vec::new() };
+        self.explore(value, start, target, &mut found);
+        if found.is_empty() {
+            found.extend(self.shortest(value, mask, target));
+        }
+        found.sort_by_key(|way| (way.cost, way.moves.len()));
+        let mut kept: Vec<Way> = Vec::new();
+        for way in found {
+            if !kept.iter().any(|k| k.mask & way.mask == way.mask) {
+                kept.push(way);
+            }
+        }
+        let kept = Arc::new(kept);
+        self.ways.insert((value, mask, target), kept.clone());
+        kept
+    }
+
+    /// The collectives on a value that are looked at.
+    fn moves(&self, value: usize) -> impl Iterator<Item = (usize, &'a Move)> {
+        let own = self.own;
+        let moves = self.space.values[value].moves.iter().enumerate();
+        moves.filter(move |(_, m)| m.own || !own)
+    }
+
+    /// The cheapest way to `target`, of any length.
+    fn shortest(&self, value: usize, mask: u64, target: usize) -> Option<Way> {
+        let data = &self.space.values[value];
+        let start = |i: usize| if mask >> i & 1 == 1 { 0 } else { u64::MAX };
+        let mut cost: Vec<u64> = (0..data.views.len()).map(start).collect();
+        let mut last: Vec<Option<usize>> = vec![None; data.views.len()];
+        for _ in 0..data.views.len() {
+            for (m, step) in self.moves(value) {
+                let through = cost[step.from].saturating_add(step.cost);
+                if through < cost[step.to] {
+                    (cost[step.to], last[step.to]) = (through, Some(m));
+                }
+            }
+        }
+        let (mut moves, mut made, mut at) = (Vec::new(), mask, target);
+        while let Some(m) = last[at] {
+            moves.push(m);
+            made |= 1 << at;
+            at = data.moves[m].from;
+        }
+        moves.reverse();
+        (cost[target] < u64::MAX).then_some(Way { cost: cost[target], mask: made, moves })
+    }
+
+    /// Ways to `target`, which end in it: backwards from it to what is there.
+    fn explore(&self, value: usize, start: Way, target: usize, found: &mut Vec<Way>) {
+        if start.mask >> target & 1 == 1 {
+            found.push(start);
+            return;
+        }
+        let mut todo = vec![(vec![target], 0u64, Vec::new())];
+        while let Some((path, cost, moves)) = todo.pop() {
+            let at = path[path.len() - 1];
+            if start.mask >> at & 1 == 1 {
+                let mask = path.iter().fold(start.mask, |m, v| m | 1 << v);
+                let moves = moves.iter().rev().copied().collect();
+                found.push(Way { cost, mask, moves });
+                continue;
+            }
+            if moves.len() == MAX_WAY {
+                continue;
+            }
+            for (m, step) in self.moves(value) {
+                if step.to == at && !path.contains(&step.from) {
+                    let longer = [&path[..], &[step.from]].concat();
+                    let moves: Vec<usize> = [&moves[..], &[m]].concat();
+                    todo.push((longer, cost.saturating_add(step.cost), moves));
+                }
+            }
+        }
+    }
+}
+
+/// A state after a choice: its results are there.
+fn given(mut key: Key, choice: &Choice) -> Key {
+    for &(value, view) in &choice.gives {
+        match key.iter_mut().find(|(v, _)| *v as usize == value) {
+            Some((_, mask)) => *mask |= 1 << view,
+            None => key.push((value as u32, 1 << view)),
+        }
+    }
+    key.sort_unstable();
+    key
+}
+
+/// Keeps the cheaper of two entries for a state; of equal ones the earlier.
+fn offer(states: &mut BTreeMap<Key, Entry>, key: Key, entry: Entry) {
+    match states.get_mut(&key) {
+        Some(known) if known.cost <= entry.cost => {}
+        Some(known) => *known = entry,
+        None => {
+            states.insert(key, entry);
+        }
+    }
+}
