@@ -24,7 +24,9 @@ fn example(path: &str) -> String {
 }
 
 fn temporary(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("simulate");
+    fs::create_dir_all(&directory).unwrap();
+    directory.join(name)
 }
 
 /// Compiles Qwen3 8B on two H100s into a directory of that name.

@@ -33,7 +33,7 @@ fn compare_clusters() {
 #[test]
 fn random_weights() {
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/mixtral-tiny/config.json");
-    let directory = concat!(env!("CARGO_TARGET_TMPDIR"), "/random-weights");
+    let directory = concat!(env!("CARGO_TARGET_TMPDIR"), "/examples/random-weights");
     let run = Command::new(env!("CARGO_BIN_EXE_random_weights")).args([config, directory]).output();
     let output = run.expect("the example starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -31,7 +31,7 @@ fn raw(name: &'static str, dtype: Dtype, shape: &[usize], f: impl Fn(usize) -> u
 
 /// Writes a checkpoint of one file.
 fn write(test: &str, tensors: &[Tensor]) -> PathBuf {
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("weights").join(test);
     fs::create_dir_all(&dir).unwrap();
     let views = tensors
         .iter()

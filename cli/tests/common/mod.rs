@@ -48,7 +48,8 @@ pub fn models() -> Vec<String> {
 
 /// An empty directory of a test.
 pub fn scratch(test: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    // Every package's tests share this directory.
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli").join(test);
     fs::remove_dir_all(&dir).ok();
     fs::create_dir_all(&dir).unwrap();
     dir

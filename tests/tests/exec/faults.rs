@@ -27,7 +27,7 @@ fn run(model: &Ranks, plan: &Plan, checkpoint: &Checkpoint) -> Vec<Result<Option
 /// An empty folder for one model.
 fn folder(config: &Path, name: &str) -> std::io::Result<PathBuf> {
     let model = config.parent().and_then(Path::file_name).unwrap_or_default();
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults").join(model).join(name);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("exec-faults").join(model).join(name);
     fs::remove_dir_all(&folder).ok();
     fs::create_dir_all(&folder)?;
     Ok(folder)
