@@ -14,4 +14,5 @@ pub mod place;
 pub mod plan;
 pub mod sampling;
 pub mod session;
+pub mod stored;
 pub mod weights;

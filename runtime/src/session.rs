@@ -10,7 +10,7 @@ use crate::exec::held::Held;
 use crate::exec::memory::Usage;
 use crate::exec::rank::Rank;
 use crate::exec::table::{Table, ValueInfo, unfit};
-use crate::exec::{load, whole_numbers};
+use crate::exec::{load, tail, whole_numbers};
 use crate::kernels::Numbers;
 use crate::place::Place;
 use crate::plan::{Phase, Plan};
@@ -220,8 +220,7 @@ impl Session<'_> {
         let table = &self.tables[&(Step::Decode, count, 1)];
         load::caches(&mut self.rank.memory, table)?;
         let room = self.plan.prefill.bound("S").map_or(length, |(max, _)| max as usize).max(1);
-        // A prefill step gives the logits of its last token.
-        let width = if job.logits { 1 } else { room };
+        let width = if job.logits && !self.gives_every()? { 1 } else { room };
         let started = Instant::now();
         let base = self.out.chosen.len();
         self.out.chosen.resize(base + count, Vec::new());
@@ -234,7 +233,7 @@ impl Session<'_> {
             let last = end == length;
             let (next, logits) =
                 self.step(Step::Prefill, &ids, past, last.then_some((&requests, 0)))?;
-            self.out.prompt_logits[base..].iter_mut().zip(logits).for_each(|(l, own)| l.push(own));
+            self.keep(Step::Prefill, base, logits);
             chosen = next;
         }
         self.out.time[1] += started.elapsed();
@@ -248,12 +247,30 @@ impl Session<'_> {
             let ids: Vec<Vec<i64>> = requests.clone().enumerate().map(of).collect();
             let (next, logits) =
                 self.step(Step::Decode, &ids, length + t, Some((&requests, t + 1)))?;
-            self.out.decode_logits[base..].iter_mut().zip(logits).for_each(|(l, own)| l.push(own));
+            self.keep(Step::Decode, base, logits);
             chosen = next;
         }
         self.out.time[2] += started.elapsed();
         self.note(base, &chosen);
         Ok(())
+    }
+
+    /// Whether a step of prompts gives the logits of every token, not only of its last.
+    fn gives_every(&self) -> Result<bool> {
+        let table = self.table((Step::Prefill, 1, 1))?;
+        let [_, (routine, ..)] = results(table, &self.plan.prefill.launch)?;
+        Ok(tail::first(&table.routines[routine]).is_some())
+    }
+
+    /// Keeps the logits of a step, token by token those of each request.
+    fn keep(&mut self, step: Step, base: usize, logits: Vec<Vec<Logits>>) {
+        let all = match step {
+            Step::Prefill => &mut self.out.prompt_logits,
+            Step::Decode => &mut self.out.decode_logits,
+        };
+        for rows in logits {
+            all[base..].iter_mut().zip(rows).for_each(|(list, own)| list.push(own));
+        }
     }
 
     fn note(&mut self, base: usize, chosen: &[i64]) {
@@ -262,44 +279,44 @@ impl Session<'_> {
     }
 
     /// One step of a phase: the chosen tokens, if they are asked for with the requests and the number
-    /// of the token, on all ranks; the logits, if wanted, on rank 0.
+    /// of the token, on all ranks; the logits, if wanted, on rank 0, by token and request.
     fn step(
         &mut self,
         step: Step,
         ids: &[Vec<i64>],
         past: usize,
         choose: Option<(&std::ops::Range<usize>, usize)>,
-    ) -> Result<(Vec<i64>, Vec<Logits>)> {
+    ) -> Result<(Vec<i64>, Vec<Vec<Logits>>)> {
         let (count, tokens) = (ids.len(), ids.first().map_or(0, Vec::len));
         let key = (step, count, tokens);
         self.prepare(key)?;
         let table = self.tables.remove(&key).ok_or_else(|| unfit("a phase is not prepared"))?;
         let positions = ids.iter().flat_map(|_| (past..past + tokens).map(|p| p as i64)).collect();
         let inputs = [("ids", ids.concat()), ("pos", positions)];
-        let outputs = self.rank.step(&table, &inputs)?;
+        let every = self.job.logits && tokens > 1;
+        let outputs = self.rank.step(&table, &inputs, every)?;
         let [next, logits] = results(&table, &self.phase(step).launch)?;
-        let held = |value: usize| outputs.iter().find(|(_, v)| *v == value).map(|(h, _)| h);
         let sampled = choose.is_some() && !self.job.sampling.is_greedy();
+        let wanted = match (self.job.logits, sampled) {
+            (true, _) if every => 0..tokens,
+            (true, _) | (_, true) => tokens - 1..tokens,
+            _ => 0..0,
+        };
         let mut rows = Vec::new();
-        if self.job.logits || sampled {
-            let all = self.gather(&table, logits, held(logits.1))?;
+        for token in wanted {
+            let own = outputs.get(if every { token } else { 0 }).and_then(|o| o.get(&logits.1));
+            let all = self.gather(&table, logits, own)?;
             let vocabulary = table.routines[logits.0].values[logits.1].place.whole.last();
             let vocabulary = vocabulary.copied().unwrap_or(0);
-            rows = all.map(|held| rows_of(&held, count, vocabulary)).unwrap_or_default();
+            rows.push(all.map(|held| rows_of(&held, count, vocabulary)).unwrap_or_default());
         }
         let mut chosen = Vec::new();
         if let Some((requests, number)) = choose {
-            let own = match sampled {
-                true => {
-                    let pairs = requests.clone().zip(&rows);
-                    pairs
-                        .map(|(r, row)| {
-                            self.job.sampling.choose(row, r as u64, number as u64) as i64
-                        })
-                        .collect()
-                }
-                false => {
-                    let all = self.gather(&table, next, held(next.1))?;
+            let own = match (sampled, rows.last()) {
+                (true, Some(rows)) => self.draw(requests.clone(), rows, number),
+                _ => {
+                    let own = outputs.last().and_then(|o| o.get(&next.1));
+                    let all = self.gather(&table, next, own)?;
                     all.map(|held| last_of(&whole_numbers(&held), count)).unwrap_or_default()
                 }
             };
@@ -307,6 +324,14 @@ impl Session<'_> {
         }
         self.tables.insert(key, table);
         Ok((chosen, if self.job.logits { rows } else { Vec::new() }))
+    }
+
+    /// Token number `number` of some requests, drawn from their logits.
+    fn draw(&self, requests: std::ops::Range<usize>, rows: &[Logits], number: usize) -> Vec<i64> {
+        let draw = |(request, row): (usize, &Logits)| {
+            self.job.sampling.choose(row, request as u64, number as u64) as i64
+        };
+        requests.zip(rows).map(draw).collect()
     }
 
     /// What all ranks of the last stage hold of a value, put together on rank 0.

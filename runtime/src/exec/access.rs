@@ -7,16 +7,22 @@ use super::strided::Strided;
 use super::table::{Home, ValueInfo, unfit};
 use crate::codes;
 use crate::kernels::{Numbers, Operand, Output, ROUTED, Rows};
-use crate::number::{bytes_of, integers, largest, narrow, widen};
+use crate::number::{bytes_of, integers, narrow};
 use crate::place::volume;
+use crate::stored::{Elements, Grid, Scales, scale};
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::dtype::DType;
 use shardc_ir::launch::storage::{Content, Part};
 use std::borrow::Cow;
 
 impl Rank<'_> {
-    /// Where a value lies, and how its elements lie there, if not one after another.
-    fn locate(&self, frame: &Frame<'_>, value: usize) -> Result<(Location, Option<Strided>)> {
+    /// Where a value lies, in which other it lies, and how its elements lie there, if not one after
+    /// another.
+    fn locate(
+        &self,
+        frame: &Frame<'_>,
+        value: usize,
+    ) -> Result<(Location, usize, Option<Strided>)> {
         let values = &frame.info().values;
         // The values that are looked through, the outermost last.
         let mut chain = vec![value];
@@ -36,15 +42,15 @@ impl Rank<'_> {
                     arena: Arena::Scratch,
                     key: 0,
                     offset: frame.base.saturating_add(offset),
-                    format: None,
+                    scales: 0,
                 }),
             };
             let sliced = |&v: &usize| matches!(values[v].home, Home::View(_, Some(_)));
             if !chain.iter().any(sliced) {
-                return Ok((location, None));
+                return Ok((location, at, None));
             }
             return match seen(values, &chain) {
-                Some(strided) => Ok((location, Some(strided))),
+                Some(strided) => Ok((location, at, Some(strided))),
                 None => Err(unfit(format!("{} cannot be seen where it lies", frame.path(value)))),
             };
         }
@@ -54,7 +60,7 @@ impl Rank<'_> {
     /// Where a value lies that is all of what lies there.
     pub(super) fn solid(&self, frame: &Frame<'_>, value: usize) -> Result<Location> {
         match self.locate(frame, value)? {
-            (location, None) => Ok(location),
+            (location, _, None) => Ok(location),
             _ => Err(unfit(format!("{} is needed in one piece", frame.path(value)))),
         }
     }
@@ -100,28 +106,53 @@ impl Rank<'_> {
         if info.pending.is_some() {
             return Err(self.problem(frame, value, "an operator reads what is unfinished"));
         }
-        let (at, cut) = self.locate(frame, value)?;
-        let dtype = at.format.unwrap_or(info.ty.elem.dtype);
-        let (place, name) = (&info.place, &info.name);
-        if info.ty.elem.blocks.is_some() && at.format.is_none() {
-            let bytes = Cow::Owned(self.load_blocks(info, at)?);
-            return Ok(Operand { place, dtype: DType::F32, bytes, rows });
-        }
+        let (at, root, cut) = self.locate(frame, value)?;
+        let (place, name, dtype) = (&info.place, &info.name, info.ty.elem.dtype);
         let count = stored(info, rows);
-        let bytes = match cut {
-            None => Cow::Borrowed(self.memory.read(at, 0, bytes_of(dtype, count), name)?),
-            Some(strided) if dtype.bits() >= 8 => {
-                let size = bytes_of(dtype, 1);
-                let all = self.memory.read(at, 0, strided.end() * size, name)?;
-                let mut own = Vec::with_capacity(bytes_of(dtype, count));
-                strided.for_each_run(|first, count| {
-                    own.extend_from_slice(&all[first * size..(first + count) * size]);
-                });
-                Cow::Owned(own)
-            }
-            Some(_) => return Err(self.problem(frame, value, "elements of 4 bits are not cut")),
+        let Some(strided) = cut else {
+            let bytes = Cow::Borrowed(self.memory.read(at, 0, bytes_of(dtype, count), name)?);
+            let scales = self.scales(info, at)?;
+            return Ok(Operand { place, dtype, bytes, scales, rows });
         };
-        Ok(Operand { place, dtype, bytes, rows })
+        let whole = frame.value(root);
+        let all = self.memory.read(at, 0, bytes_of(dtype, strided.end()), name)?;
+        if let Some(scales) = self.scales(whole, at)? {
+            // Blocks of the whole need not be blocks of a part.
+            let elements = Elements { dtype, bytes: all, scales: Some(scales) };
+            let mut numbers = vec![0.0; count];
+            let mut rest = &mut numbers[..];
+            strided.for_each_run(|first, count| {
+                let (own, more) = std::mem::take(&mut rest).split_at_mut(count);
+                elements.widen(first, own);
+                rest = more;
+            });
+            let mut bytes = vec![0; bytes_of(DType::F32, count)];
+            narrow(DType::F32, &numbers, &mut bytes);
+            let (dtype, bytes) = (DType::F32, Cow::Owned(bytes));
+            return Ok(Operand { place, dtype, bytes, scales: None, rows });
+        }
+        if dtype.bits() < 8 {
+            return Err(self.problem(frame, value, "elements of 4 bits are not cut"));
+        }
+        let size = bytes_of(dtype, 1);
+        let mut own = Vec::with_capacity(bytes_of(dtype, count));
+        strided.for_each_run(|first, count| {
+            own.extend_from_slice(&all[first * size..(first + count) * size]);
+        });
+        Ok(Operand { place, dtype, bytes: Cow::Owned(own), scales: None, rows })
+    }
+
+    /// The scales of a value in scaled storage that lies at `at`.
+    fn scales(&self, info: &ValueInfo, at: Location) -> Result<Option<Scales<'_>>> {
+        let Some(blocks) = &info.ty.elem.blocks else { return Ok(None) };
+        let shape = info.place.shape();
+        let grid = Grid::of(blocks, &shape);
+        let batch = usize::from(blocks.batch).min(shape.len());
+        let count = volume(&shape[..batch]) * grid.blocks();
+        let part = info.part(Content::Scales).map_or(0, |p| p.offset as usize);
+        let count = bytes_of(blocks.scale, count);
+        let bytes = self.memory.scales(at, part, count, &info.name)?;
+        Ok(Some(Scales { grid, dtype: blocks.scale, bytes }))
     }
 
     /// A value with all its components.
@@ -130,7 +161,7 @@ impl Rank<'_> {
         let rows = self.rows(frame, value)?;
         if info.pending.is_none() {
             let operand = self.operand(frame, value, rows.as_ref())?;
-            let (dtype, bytes) = (operand.dtype, operand.bytes.into_owned());
+            let (dtype, bytes) = owned(operand);
             return Ok(Held { parts: vec![Component { dtype, full: true, bytes }], rows });
         }
         let at = self.solid(frame, value)?;
@@ -199,49 +230,22 @@ impl Rank<'_> {
         output: &Output,
     ) -> Result<()> {
         let info = frame.value(value);
-        let (block, [Numbers::Real(numbers)]) = (block_of(info)?, &output.parts[..]) else {
+        let (Some(blocks), [Numbers::Real(numbers)]) = (&info.ty.elem.blocks, &output.parts[..])
+        else {
             return Err(self.problem(frame, value, "scaled storage holds real numbers"));
         };
-        let (dtype, width) = (info.ty.elem.dtype, info.place.shape().last().copied().unwrap_or(1));
-        let (mut scaled, mut scales) = (Vec::with_capacity(numbers.len()), Vec::new());
-        for own in numbers.chunks(width.max(1)).flat_map(|row| row.chunks(block)) {
-            let most = own.iter().fold(0.0, |m: f32, x| m.max(x.abs()));
-            let scale = most / largest(dtype);
-            scales.push(scale);
-            scaled.extend(own.iter().map(|x| if scale == 0.0 { 0.0 } else { x / scale }));
-        }
-        let mut bytes = vec![0; bytes_of(dtype, scaled.len())];
-        narrow(dtype, &scaled, &mut bytes);
+        let (grid, dtype) = (Grid::of(blocks, &info.place.shape()), info.ty.elem.dtype);
+        let mut numbers = numbers.clone();
+        let scales = scale(&grid, (dtype, blocks.scale), None, &mut numbers);
+        let mut bytes = vec![0; bytes_of(dtype, numbers.len())];
+        narrow(dtype, &numbers, &mut bytes);
         let at = self.solid(frame, value)?;
-        let scales: Vec<u8> = scales.iter().flat_map(|s| s.to_le_bytes()).collect();
         for (what, bytes) in [(Content::Elements, bytes), (Content::Scales, scales)] {
             if let Some(part) = info.part(what) {
                 self.put(frame, value, at, part, &bytes)?;
             }
         }
         Ok(())
-    }
-
-    /// The numbers of scaled storage, in f32.
-    fn load_blocks(&self, info: &ValueInfo, at: Location) -> Result<Vec<u8>> {
-        let block = block_of(info)?;
-        let (dtype, width) = (info.ty.elem.dtype, info.place.shape().last().copied().unwrap_or(1));
-        let count = info.place.volume();
-        let bytes = self.memory.read(at, 0, bytes_of(dtype, count), &info.name)?;
-        let mut numbers = vec![0.0; count];
-        widen(dtype, bytes, 0, &mut numbers);
-        let blocks = count / width.max(1) * width.div_ceil(block);
-        let skip = info.part(Content::Scales).map_or(0, |p| p.offset as usize);
-        let scales = self.memory.read(at, skip, blocks * 4, &info.name)?;
-        let mut of_blocks = vec![0.0; blocks];
-        widen(DType::F32, scales, 0, &mut of_blocks);
-        let runs = numbers.chunks_mut(width.max(1)).flat_map(|row| row.chunks_mut(block));
-        for (run, scale) in runs.zip(of_blocks) {
-            run.iter_mut().for_each(|x| *x *= scale);
-        }
-        let mut out = vec![0; bytes_of(DType::F32, count)];
-        narrow(DType::F32, &numbers, &mut out);
-        Ok(out)
     }
 }
 
@@ -259,14 +263,15 @@ fn seen(values: &[ValueInfo], chain: &[usize]) -> Option<Strided> {
     Some(strided)
 }
 
-/// Elements of a row that have one scale, of values that `quantise` makes.
-fn block_of(info: &ValueInfo) -> Result<usize> {
-    match info.ty.elem.blocks {
-        Some(b) if b.rows == 1 && b.cols > 0 && b.scale == DType::F32 && b.zero.is_none() => {
-            Ok(b.cols as usize)
-        }
-        _ => Err(unfit(format!("%{} is in scaled storage that is not made here", info.name))),
+/// The elements of an operand on their own: those of scaled storage in f32.
+pub(super) fn owned(operand: Operand<'_>) -> (DType, Vec<u8>) {
+    if operand.scales.is_none() {
+        return (operand.dtype, operand.bytes.into_owned());
     }
+    let numbers = operand.floats();
+    let mut bytes = vec![0; bytes_of(DType::F32, numbers.len())];
+    narrow(DType::F32, &numbers, &mut bytes);
+    (DType::F32, bytes)
 }
 
 /// Elements of a value that are stored.

@@ -1,6 +1,6 @@
 //! A value in transit: its components as stored bytes, cut into boxes and put together again.
 
-use crate::kernels::{Numbers, Output, ROUTED, Rows};
+use crate::kernels::{Numbers, Operand, Output, ROUTED, Rows};
 use crate::number;
 use crate::place::{Place, for_each_run, volume};
 use shardc_ir::dtype::DType;
@@ -53,6 +53,18 @@ impl Held {
             Numbers::Real(out)
         };
         Output { parts: self.parts.iter().map(numbers).collect(), rows: self.rows.clone() }
+    }
+
+    /// The value, which is not pending, as an operand.
+    pub fn operand<'a>(&'a self, place: &'a Place) -> Operand<'a> {
+        let part = self.parts.first();
+        Operand {
+            place,
+            dtype: part.map_or(DType::F32, |p| p.dtype),
+            bytes: part.map_or(&[][..], |p| &p.bytes).into(),
+            scales: None,
+            rows: self.rows.as_ref(),
+        }
     }
 
     /// The box `ranges` of the global tensor, of which `place` is here.

@@ -7,10 +7,10 @@
 use super::memory::{Arena, Memory, Stored, enough};
 use super::table::{Home, Table, ValueInfo, unfit};
 use crate::number::{bytes_of, narrow};
+use crate::stored::{Grid, scale};
 use crate::weights::{Checkpoint, Source};
 use rayon::prelude::*;
 use shardc_ir::diag::{Diagnostic, Result};
-use shardc_ir::dtype::DType;
 use shardc_ir::graph::Module;
 use shardc_ir::launch::storage::Content;
 use shardc_ir::launch::{BufferKind, LaunchPlan};
@@ -58,7 +58,8 @@ pub fn weights(
     sources: &[Source],
     checkpoint: &Checkpoint,
 ) -> Result<()> {
-    let total: usize = kept(table, BufferKind::Weight).map(|(v, _)| v.place.volume() * 2).sum();
+    let bytes = |v: &ValueInfo| bytes_of(v.ty.elem.dtype, v.place.volume());
+    let total = kept(table, BufferKind::Weight).map(|(v, _)| bytes(v)).sum();
     enough(total, "the weights")?;
     for (value, at) in kept(table, BufferKind::Weight) {
         let source = sources.iter().find(|s| s.param == value.name);
@@ -78,9 +79,7 @@ fn read(
     before: u64,
     checkpoint: &Checkpoint,
 ) -> Result<Stored> {
-    let scaled = value.ty.elem.blocks.is_some();
-    let dtype = if scaled { DType::F32 } else { value.ty.elem.dtype };
-    let count = value.place.volume();
+    let (dtype, count) = (value.ty.elem.dtype, value.place.volume());
     let mut bytes = vec![0; bytes_of(dtype, count)];
     let mut ranges: Vec<Range<u64>> =
         value.place.ranges.iter().map(|r| r.start as u64..r.end as u64).collect();
@@ -94,20 +93,35 @@ fn read(
     if !fits {
         return Err(unfit(format!("weights.json has other extents of `{}`", value.name)));
     }
-    if dtype.bits() < 8 {
+    if dtype.bits() < 8 && value.ty.elem.blocks.is_none() {
         return Err(unfit(format!("`{}` is in {dtype} without scales", value.name)));
     }
     // One slice at a time of those dimensions that number tensors or matrices.
     let outer = usize::from(source.stacked) + usize::from(source.experts.is_some());
     let parts = slices(&ranges, outer);
     let size = bytes_of(dtype, count / parts.len().max(1)).max(1);
-    bytes.par_chunks_mut(size).zip(parts).try_for_each(|(to, part)| {
-        let numbers = checkpoint.part(source, &part)?;
+    let Some(blocks) = value.ty.elem.blocks else {
+        bytes.par_chunks_mut(size).zip(parts).try_for_each(|(to, part)| {
+            narrow(dtype, &checkpoint.part(source, &part)?, to);
+            Ok::<(), Box<Diagnostic>>(())
+        })?;
+        return Ok(Stored { bytes, scales: Vec::new(), planned: planned(value) });
+    };
+    if (usize::from(blocks.batch), usize::from(blocks.split)) != (outer, outer + source.inputs) {
+        return Err(unfit(format!("`{}` has other matrices than its tensors", value.name)));
+    }
+    let grid = Grid::of(&blocks, &value.place.shape());
+    let width = bytes_of(blocks.scale, grid.blocks());
+    let mut scales = vec![0; width * parts.len()];
+    let slices = bytes.par_chunks_mut(size).zip(scales.par_chunks_mut(width.max(1))).zip(parts);
+    slices.try_for_each(|((to, scales), part)| {
+        let mut numbers = checkpoint.part(source, &part)?;
+        let given = checkpoint.scales(source, &part, grid.block())?;
+        scales.copy_from_slice(&scale(&grid, (dtype, blocks.scale), given, &mut numbers));
         narrow(dtype, &numbers, to);
         Ok::<(), Box<Diagnostic>>(())
     })?;
-    let format = scaled.then_some(DType::F32);
-    Ok(Stored { bytes, format, planned: planned(value) })
+    Ok(Stored { bytes, scales, planned: planned(value) })
 }
 
 /// The box index by index along its first `outer` dimensions.
@@ -139,7 +153,8 @@ pub fn caches(memory: &mut Memory, table: &Table) -> Result<()> {
         if !plain {
             return Err(unfit(format!("the cache %{} is in scaled storage", value.name)));
         }
-        let stored = Stored { bytes: vec![0; bytes(value)], format: None, planned: planned(value) };
+        let stored =
+            Stored { bytes: vec![0; bytes(value)], scales: Vec::new(), planned: planned(value) };
         memory.keep(Arena::Caches, at, &value.name, stored)?;
     }
     Ok(())

@@ -6,7 +6,6 @@
 
 use crate::codes;
 use shardc_ir::diag::{Diagnostic, Result};
-use shardc_ir::dtype::DType;
 use std::collections::BTreeMap;
 
 /// An arena.
@@ -29,8 +28,8 @@ pub struct Location {
     pub key: usize,
     /// Bytes from there, in the scratch arena from its beginning.
     pub offset: usize,
-    /// The format of the elements where it is not that of the type: scaled storage is kept widened.
-    pub format: Option<DType>,
+    /// Of weights in scaled storage the first byte of their scales.
+    pub scales: usize,
 }
 
 /// What a parameter holds.
@@ -38,10 +37,17 @@ pub struct Location {
 pub struct Stored {
     /// The elements.
     pub bytes: Vec<u8>,
-    /// Format, where it is not that of the type.
-    pub format: Option<DType>,
+    /// Their scales, of scaled storage.
+    pub scales: Vec<u8>,
     /// Bytes that the plan gives it.
     pub planned: usize,
+}
+
+impl Stored {
+    /// Bytes that are held.
+    pub fn held(&self) -> usize {
+        self.bytes.len() + self.scales.len()
+    }
 }
 
 /// The memory of a rank.
@@ -87,8 +93,8 @@ impl Memory {
     /// `W105` where it needs more than the plan gives it, or overlaps another.
     pub fn keep(&mut self, arena: Arena, at: usize, name: &str, stored: Stored) -> Result<()> {
         let map = if arena == Arena::Weights { &mut self.weights } else { &mut self.caches };
-        if stored.format.is_none() && stored.bytes.len() > stored.planned {
-            let (need, has) = (stored.bytes.len(), stored.planned);
+        if stored.held() > stored.planned {
+            let (need, has) = (stored.held(), stored.planned);
             return Err(no_room(format!("%{name} takes {need} bytes, and its buffer has {has}")));
         }
         let before = map.range(..at).next_back().map(|(start, s)| start + s.planned);
@@ -113,10 +119,9 @@ impl Memory {
     pub fn kept(&self, arena: Arena, at: usize, name: &str) -> Result<Location> {
         let map = if arena == Arena::Weights { &self.weights } else { &self.caches };
         let stored = map.get(&at);
-        let stored = stored.ok_or_else(|| {
-            no_room(format!("the phases of the plan keep %{name} in different places"))
-        })?;
-        Ok(Location { arena, key: at, offset: 0, format: stored.format })
+        let lost = || no_room(format!("the phases of the plan keep %{name} in different places"));
+        stored.ok_or_else(lost)?;
+        Ok(Location { arena, key: at, offset: 0, scales: 0 })
     }
 
     fn all(&self, at: Location) -> &[u8] {
@@ -145,7 +150,19 @@ impl Memory {
         bytes.ok_or_else(|| no_room(format!("the buffer of %{name} lies outside its arena")))
     }
 
-    /// The same to write into.
+    /// The scales of a value in scaled storage, of which the buffer has the part from `part` on.
+    ///
+    /// # Errors
+    /// `W105` where they are not all inside.
+    pub fn scales(&self, at: Location, part: usize, count: usize, name: &str) -> Result<&[u8]> {
+        let Some(stored) = self.weights.get(&at.key).filter(|_| at.arena == Arena::Weights) else {
+            return self.read(at, part, count, name);
+        };
+        let bytes = stored.scales.get(at.scales..at.scales.saturating_add(count));
+        bytes.ok_or_else(|| no_room(format!("the scales of %{name} lie outside its buffer")))
+    }
+
+    /// Bytes from a location on, to write into.
     ///
     /// # Errors
     /// `W105` where they are not all inside.
@@ -163,7 +180,7 @@ impl Memory {
 
     /// What is held.
     pub fn usage(&self) -> Usage {
-        let sum = |map: &BTreeMap<usize, Stored>| map.values().map(|s| s.bytes.len()).sum();
+        let sum = |map: &BTreeMap<usize, Stored>| map.values().map(Stored::held).sum();
         Usage {
             weights: sum(&self.weights),
             caches: sum(&self.caches),
@@ -199,7 +216,7 @@ mod tests {
     use super::*;
 
     fn stored(bytes: usize, planned: usize) -> Stored {
-        Stored { bytes: vec![1; bytes], format: None, planned }
+        Stored { bytes: vec![1; bytes], scales: Vec::new(), planned }
     }
 
     #[test]
@@ -212,7 +229,7 @@ mod tests {
         assert!(memory.keep(Arena::Weights, 512, "d", stored(10, 16)).is_ok());
         assert!(memory.kept(Arena::Weights, 513, "d").is_err());
         assert!(memory.reserve_scratch(64).is_ok());
-        let at = Location { arena: Arena::Scratch, key: 0, offset: 32, format: None };
+        let at = Location { arena: Arena::Scratch, key: 0, offset: 32, scales: 0 };
         assert!(memory.read(at, 0, 32, "x").is_ok());
         assert!(memory.read(at, 1, 32, "x").is_err());
         assert!(memory.write(at, usize::MAX, 2, "x").is_err());

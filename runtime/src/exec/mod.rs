@@ -13,5 +13,6 @@ pub mod memory;
 pub mod rank;
 mod strided;
 pub mod table;
+pub mod tail;
 
 pub use access::whole_numbers;

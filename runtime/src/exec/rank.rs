@@ -4,17 +4,26 @@
 //! event, or all streams are awaited. So a value that is read without awaiting the step that makes it
 //! is read too early, and shows.
 
+use super::access::owned;
 use super::collective::{Failure, Group, placed};
 use super::held::Held;
 use super::memory::{Location, Memory};
 use super::table::{RoutineInfo, StepInfo, Table, Task, ValueInfo, unfit};
+use super::tail;
 use crate::codes;
 use crate::comm::{Communicator, Message};
 use crate::kernels::{self, Numbers, Operand, Output};
-use crate::place::Place;
+use crate::number::bytes_of;
+use crate::place::{Place, volume};
+use crate::stored::Grid;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::layout::ReduceKind;
 use shardc_ir::ops::Op;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What a program returns, by the number of the value.
+pub type Returned = BTreeMap<usize, Held>;
 
 /// A rank with its memory.
 pub struct Rank<'a> {
@@ -66,6 +75,7 @@ impl<'a> Rank<'a> {
     }
 
     /// Runs one step of a phase: inputs in, the values that the program returns out; caches stay.
+    /// What `every` asks of each new token, the program gives of the last.
     ///
     /// # Errors
     /// `W101` to `W107`.
@@ -73,7 +83,8 @@ impl<'a> Rank<'a> {
         &mut self,
         table: &Table,
         inputs: &[(&str, Vec<i64>)],
-    ) -> Result<Vec<(Held, usize)>> {
+        every: bool,
+    ) -> Result<Vec<Returned>> {
         self.runs += 1;
         let info = &table.routines[table.main];
         let mut frame = Frame {
@@ -91,9 +102,20 @@ impl<'a> Rank<'a> {
                 self.input(&frame, param, whole)?;
             }
         }
-        self.routine(&frame)?;
+        match tail::first(info).filter(|_| every) {
+            Some(first) => self.every_token(&frame, first),
+            None => {
+                self.routine(&frame)?;
+                Ok(vec![self.all_returned(&frame)?])
+            }
+        }
+    }
+
+    /// The values that a program returns, but for its caches.
+    pub(super) fn all_returned(&self, frame: &Frame<'_>) -> Result<Returned> {
+        let info = frame.info();
         let plain = |v: &&usize| info.values[**v].ty.kind == shardc_ir::types::Kind::Tensor;
-        info.returns.iter().filter(plain).map(|&v| Ok((self.returned(&frame, v)?, v))).collect()
+        info.returns.iter().filter(plain).map(|&v| Ok((v, self.returned(frame, v)?))).collect()
     }
 
     /// A value that the program returns, all of whose elements are finite.
@@ -145,18 +167,24 @@ impl<'a> Rank<'a> {
 
     /// Runs all steps.
     fn routine(&mut self, frame: &Frame<'_>) -> Result<()> {
+        self.steps(frame, 0..frame.info().steps.len())
+    }
+
+    /// Runs some of the steps, those before them being done.
+    pub(super) fn steps(&mut self, frame: &Frame<'_>, which: Range<usize>) -> Result<()> {
         let steps = &frame.info().steps;
         let mut done = vec![false; steps.len()];
-        for (at, step) in steps.iter().enumerate() {
-            let all = matches!(step.task, Task::Repeat(..) | Task::Return);
-            for before in 0..if all { at } else { 0 } {
+        done[..which.start].fill(true);
+        for at in which.clone() {
+            let all = matches!(steps[at].task, Task::Repeat(..) | Task::Return);
+            for before in which.start..if all { at } else { which.start } {
                 self.demand(frame, before, &mut done)?;
             }
-            if all || step.stream == 0 {
+            if all || steps[at].stream == 0 {
                 self.demand(frame, at, &mut done)?;
             }
         }
-        (0..steps.len()).try_for_each(|at| self.demand(frame, at, &mut done))
+        which.into_iter().try_for_each(|at| self.demand(frame, at, &mut done))
     }
 
     /// Runs a step, after those that come before it.
@@ -230,8 +258,9 @@ impl<'a> Rank<'a> {
                 for &(_, param) in slot.params.iter().filter(|(r, _)| *r == routine) {
                     let mut own = location;
                     if slot.stacked {
-                        let outer = frame.value(operand);
-                        own.offset += nth.saturating_mul(slice_bytes(outer, location));
+                        let [elements, scales] = slice_bytes(frame.value(operand));
+                        own.offset += nth.saturating_mul(elements);
+                        own.scales += nth.saturating_mul(scales);
                     }
                     args[param] = Some(own);
                 }
@@ -282,7 +311,7 @@ impl<'a> Rank<'a> {
     }
 
     /// Stores a result; what does not pend any more is finished.
-    fn settle(&mut self, frame: &Frame<'_>, value: usize, output: Output) -> Result<()> {
+    pub(super) fn settle(&mut self, frame: &Frame<'_>, value: usize, output: Output) -> Result<()> {
         let info = frame.value(value);
         let output = if info.pending.is_some() { output } else { output.finish() };
         let nan = |n: &Numbers| matches!(n, Numbers::Real(x) if x.iter().any(|x| x.is_nan()));
@@ -307,20 +336,18 @@ impl<'a> Rank<'a> {
         if from != to {
             return Err(self.problem(frame, cache, "a cache is not written in place"));
         }
-        let owned = |o: Operand<'_>| -> (Vec<u8>, shardc_ir::dtype::DType) {
-            (o.bytes.into_owned(), o.dtype)
-        };
         let new = owned(self.operand(frame, rows, None)?);
         let at = owned(self.operand(frame, positions, None)?);
-        let operand = |value: usize, (bytes, dtype): (Vec<u8>, _)| Operand {
+        let operand = |value: usize, (dtype, bytes): (_, Vec<u8>)| Operand {
             place: &frame.value(value).place,
             dtype,
             bytes: bytes.into(),
+            scales: None,
             rows: None,
         };
         let (new, at) = (operand(rows, new), operand(positions, at));
         let dtype = info.ty.elem.dtype;
-        let count = crate::number::bytes_of(dtype, info.place.volume());
+        let count = bytes_of(dtype, info.place.volume());
         let bytes = self.memory.write(to, 0, count, &info.name)?;
         let written = kernels::write_cache((&info.place, dtype, bytes), &new, &at);
         written.map_err(|cause| self.problem(frame, cache, &cause))
@@ -363,8 +390,13 @@ impl<'a> Rank<'a> {
     }
 }
 
-/// Bytes of one layer's slice of a stack.
-fn slice_bytes(outer: &ValueInfo, at: Location) -> usize {
-    let dtype = at.format.unwrap_or(outer.ty.elem.dtype);
-    crate::number::bytes_of(dtype, outer.place.inner().volume())
+/// Bytes of one layer's slice of a stack: of its elements and of its scales.
+fn slice_bytes(outer: &ValueInfo) -> [usize; 2] {
+    let inner = outer.place.inner();
+    let elements = bytes_of(outer.ty.elem.dtype, inner.volume());
+    let Some(blocks) = &outer.ty.elem.blocks else { return [elements, 0] };
+    let shape = outer.place.shape();
+    let batch = usize::from(blocks.batch).clamp(1, shape.len());
+    let matrices = volume(&shape[1..batch]);
+    [elements, bytes_of(blocks.scale, matrices * Grid::of(blocks, &shape).blocks())]
 }

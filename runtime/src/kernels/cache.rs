@@ -52,7 +52,7 @@ pub fn write(
             }
             let (to, from) = (b * here.len() + row - here.start, b * tokens + token);
             let to = &mut bytes[to * size..(to + 1) * size];
-            if rows.dtype == dtype {
+            if rows.dtype == dtype && rows.scales.is_none() {
                 to.copy_from_slice(&rows.bytes[from * size..(from + 1) * size]);
             } else {
                 rows.read(from * width, &mut row_numbers);

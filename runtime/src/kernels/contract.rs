@@ -4,13 +4,13 @@ use super::matmul::{Matrix, multiply};
 use super::operand::{Operand, Output, ROUTED, Rows};
 use crate::number;
 use crate::place::{for_each_index, strides, volume};
+use crate::stored::Elements;
 use shardc_ir::dtype::DType;
 
 /// One operand of a contraction: its letters with their extents, and where its elements are.
 struct Side<'a> {
     letters: Vec<(char, usize)>,
-    dtype: DType,
-    bytes: &'a [u8],
+    all: Elements<'a>,
     /// The first element.
     first: usize,
 }
@@ -45,14 +45,14 @@ pub fn einsum(spec: &str, x: &Operand<'_>, y: &Operand<'_>) -> Result<Output, St
         letters.chars().zip(o.shape()).collect()
     };
     let (left, right) = (named(lhs, x), named(rhs, y));
-    let right = Side { letters: right, dtype: y.dtype, bytes: &y.bytes, first: 0 };
+    let right = Side { letters: right, all: y.elements(), first: 0 };
     match x.rows {
         Some(rows) => {
             let numbers = routed(rows, x, left, &right, result).ok_or_else(bad)?;
             Ok(Output::from(numbers).with_rows(Some(rows.clone())))
         }
         None => {
-            let left = Side { letters: left, dtype: x.dtype, bytes: &x.bytes, first: 0 };
+            let left = Side { letters: left, all: x.elements(), first: 0 };
             Ok(dense(&left, &right, result).ok_or_else(bad)?.into())
         }
     }
@@ -80,7 +80,7 @@ fn routed(
     for run in rows.chunk_by(|a, b| a[0] == b[0]) {
         let mut letters = vec![('#', run.len())];
         letters.extend(&left[ROUTED..]);
-        let own = Side { letters, dtype: x.dtype, bytes: &x.bytes, first: at * width };
+        let own = Side { letters, all: x.elements(), first: at * width };
         let expert = Side {
             letters: right.letters[1..].to_vec(),
             first: right.first + run[0][0] as usize * matrix,
@@ -132,14 +132,14 @@ fn dense(left: &Side<'_>, right: &Side<'_>, result: &str) -> Option<Vec<f32>> {
         true => None,
         false => Some(to_bytes(&right.ordered(&joined([batch, summed, columns]))?)),
     };
-    let (dtype, bytes, first) = match &moved {
-        Some(bytes) => (DType::F32, bytes.as_slice(), 0),
-        None => (right.dtype, right.bytes, right.first),
+    let (all, first) = match &moved {
+        Some(bytes) => (Elements { dtype: DType::F32, bytes, scales: None }, 0),
+        None => (right.all, right.first),
     };
     let transposed = turned && !straight;
     let mut out = Vec::with_capacity(size(batch) * m * n);
     for i in 0..size(batch) {
-        let matrix = Matrix { dtype, bytes, first: first + i * k * n, k, n, transposed };
+        let matrix = Matrix { all, first: first + i * k * n, k, n, transposed };
         out.extend(multiply(&a[i * m * k..(i + 1) * m * k], m, &matrix));
     }
     let order = joined([batch, rows, columns]);
@@ -161,7 +161,7 @@ impl Side<'_> {
     /// The elements with the letters in another order.
     fn ordered(&self, wanted: &[(char, usize)]) -> Option<Vec<f32>> {
         let mut all = vec![0.0; size(&self.letters)];
-        number::widen(self.dtype, self.bytes, self.first, &mut all);
+        self.all.widen(self.first, &mut all);
         if self.letters == wanted {
             return Some(all);
         }

@@ -20,13 +20,16 @@ pub fn look_up(table: &Operand<'_>, ids: &Operand<'_>) -> Result<Output, String>
 
 /// The row of the last token of each request; zeros where that token is not here.
 pub fn last_token(x: &Operand<'_>) -> Output {
-    let (tokens, whole) = (&x.place.ranges[1], x.place.whole[1]);
-    let here = !tokens.is_empty() && tokens.end == whole;
-    let shape = x.shape();
+    token(x, x.place.whole[1].saturating_sub(1))
+}
+
+/// The row of one token of each request; zeros where that token is not here.
+pub fn token(x: &Operand<'_>, token: usize) -> Output {
+    let (tokens, shape) = (&x.place.ranges[1], x.shape());
     let mut out = vec![0.0; shape[0] * shape[2]];
-    if here {
+    if tokens.contains(&token) {
         for (b, row) in out.chunks_mut(shape[2].max(1)).enumerate() {
-            x.read((b * shape[1] + shape[1] - 1) * shape[2], row);
+            x.read((b * shape[1] + token - tokens.start) * shape[2], row);
         }
     }
     out.into()

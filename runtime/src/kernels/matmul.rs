@@ -5,19 +5,16 @@
 //! straight over the stored numbers. The order of every sum follows from the shapes alone, whatever
 //! the number of threads.
 
-use crate::number;
+use crate::stored::Elements;
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, ShapeBuilder};
 use rayon::prelude::*;
-use shardc_ir::dtype::DType;
 
 /// A stored matrix of `k` rows and `n` columns.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a> {
-    /// Format of the elements.
-    pub dtype: DType,
     /// All elements of the tensor it lies in.
-    pub bytes: &'a [u8],
+    pub all: Elements<'a>,
     /// Its first element.
     pub first: usize,
     /// Rows.
@@ -96,7 +93,7 @@ impl Matrix<'_> {
             false => (rows, columns, self.n),
         };
         for (line, to) in outer.zip(out.chunks_mut(inner.len())) {
-            number::widen(self.dtype, self.bytes, self.first + line * stride + inner.start, to);
+            self.all.widen(self.first + line * stride + inner.start, to);
         }
     }
 }
@@ -108,7 +105,7 @@ fn stream(a: &[f32], m: usize, b: &Matrix<'_>, start: usize, out: &mut [f32]) {
         let mut line = vec![0.0; b.k];
         for column in 0..width {
             let first = b.first + (start + column) * b.k;
-            number::widen(b.dtype, b.bytes, first, &mut line);
+            b.all.widen(first, &mut line);
             for row in 0..m {
                 out[row * width + column] = inner(&a[row * b.k..(row + 1) * b.k], &line);
             }
@@ -119,7 +116,7 @@ fn stream(a: &[f32], m: usize, b: &Matrix<'_>, start: usize, out: &mut [f32]) {
     for k in (0..b.k).step_by(4) {
         let count = 4.min(b.k - k);
         for (i, line) in lines.chunks_mut(width).take(count).enumerate() {
-            number::widen(b.dtype, b.bytes, b.first + (k + i) * b.n + start, line);
+            b.all.widen(b.first + (k + i) * b.n + start, line);
         }
         for row in 0..m {
             let by = |i: usize| if i < count { a[row * b.k + k + i] } else { 0.0 };
@@ -160,6 +157,8 @@ pub fn inner(a: &[f32], b: &[f32]) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::number;
+    use shardc_ir::dtype::DType;
 
     #[test]
     fn products_are_sums_of_products() {
@@ -171,7 +170,8 @@ mod tests {
                     let b: Vec<f32> = (0..k * n).map(number).collect();
                     let mut bytes = vec![0; number::bytes_of(dtype, k * n)];
                     number::narrow(dtype, &b, &mut bytes);
-                    let matrix = Matrix { dtype, bytes: &bytes, first: 0, k, n, transposed };
+                    let all = Elements { dtype, bytes: &bytes, scales: None };
+                    let matrix = Matrix { all, first: 0, k, n, transposed };
                     let got = multiply(&a, m, &matrix);
                     let at = |k_: usize, n_: usize| {
                         if transposed { b[n_ * k + k_] } else { b[k_ * n + n_] }

@@ -21,6 +21,7 @@ mod router;
 mod shape;
 
 pub use cache::write as write_cache;
+pub use embed::token;
 pub use merge::merge;
 pub use operand::{Numbers, Operand, Output, ROUTED, Rows, larger};
 

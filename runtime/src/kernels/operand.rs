@@ -2,6 +2,7 @@
 
 use crate::number;
 use crate::place::{Place, for_each_index, volume};
+use crate::stored::{Elements, Scales};
 use shardc_ir::dtype::DType;
 use std::borrow::Cow;
 
@@ -21,6 +22,8 @@ pub struct Operand<'a> {
     pub dtype: DType,
     /// The elements, row-major, without padding; of routed rows only those that exist.
     pub bytes: Cow<'a, [u8]>,
+    /// What they are multiplied by.
+    pub scales: Option<Scales<'a>>,
     /// The rows that exist, of routed rows.
     pub rows: Option<&'a Rows>,
 }
@@ -84,16 +87,21 @@ impl Operand<'_> {
         }
     }
 
+    /// The elements, as they are stored.
+    pub fn elements(&self) -> Elements<'_> {
+        Elements { dtype: self.dtype, bytes: &self.bytes, scales: self.scales }
+    }
+
     /// The elements.
     pub fn floats(&self) -> Vec<f32> {
         let mut out = vec![0.0; self.count()];
-        number::widen(self.dtype, &self.bytes, 0, &mut out);
+        self.read(0, &mut out);
         out
     }
 
     /// Elements from `first` on.
     pub fn read(&self, first: usize, out: &mut [f32]) {
-        number::widen(self.dtype, &self.bytes, first, out);
+        self.elements().widen(first, out);
     }
 
     /// The elements as whole numbers.

@@ -59,6 +59,55 @@ impl Checkpoint {
         }
     }
 
+    /// Scales of the blocks, of so many inputs and outputs, of one layer's or one expert's matrix
+    /// `part`, which the blocks begin with; none where the checkpoint has none.
+    ///
+    /// # Errors
+    /// `W001` to `W005`, also where the checkpoint has other blocks.
+    pub fn scales(
+        &self,
+        source: &Source,
+        part: &[Range<u64>],
+        block: (usize, usize),
+    ) -> Result<Option<Vec<f32>>> {
+        let (layer, inner) = match (source.stacked, part) {
+            (true, [layers, inner @ ..]) => (layers.start, inner),
+            _ => (0, part),
+        };
+        let name = source.tensors.get(layer as usize).map_or("", String::as_str);
+        let (name, number, inner) = match (source.experts, inner) {
+            (Some(_), [expert, inner @ ..]) if name.contains("{e}") => {
+                (name.replace("{e}", &expert.start.to_string()), (0, 1), inner)
+            }
+            (Some(experts), [expert, inner @ ..]) => {
+                (name.to_string(), (expert.start, experts), inner)
+            }
+            _ => (name.to_string(), (0, 1), inner),
+        };
+        if name.contains("{h}") {
+            return Ok(None);
+        }
+        let dims = &source.dims[usize::from(source.experts.is_some())..];
+        let matrix = self.matrix(source, &name, number, dims)?;
+        let size = (matrix.outputs, matrix.inputs);
+        let scales = match matrix.packed {
+            true => Some(Scales::mx(self, &name, number.0, size)?),
+            false => Scales::of(self, &name, number, size)?,
+        };
+        let Some(scales) = scales else { return Ok(None) };
+        let (inputs, outputs) = lines(source, dims, inner);
+        let all = inputs.chunks(block.0.max(1)).flat_map(|rows| {
+            let of = |columns| scales.of_block(columns, rows);
+            outputs.chunks(block.1.max(1)).map(of)
+        });
+        let all: Option<Vec<f32>> = all.collect();
+        all.map(Some).ok_or_else(|| {
+            let message = format!("the scales of `{name}` are not those of blocks of the plan");
+            let help = "compile the config.json that belongs to the checkpoint";
+            Box::new(Diagnostic::error(codes::FORMAT, message).help(help))
+        })
+    }
+
     /// The box of one layer's or one expert's matrix.
     fn slice(
         &self,
@@ -69,14 +118,10 @@ impl Checkpoint {
         out: &mut Vec<f32>,
     ) -> Result<()> {
         let dims = &source.dims[usize::from(source.experts.is_some())..];
-        let split = source.inputs.min(dims.len());
-        let (inputs, outputs) = ranges.split_at(split);
-        let (inputs, outputs) = (flat(&dims[..split], inputs), flat(&dims[split..], outputs));
+        let (inputs, stored) = lines(source, dims, ranges);
         if name.contains("{h}") {
-            return self.by_head(source, name, dims, (&inputs, &outputs), out);
+            return self.by_head(source, name, dims, (&inputs, &stored), out);
         }
-        let stored = outputs.iter().map(|&o| source.rows.map_or(o, |rows| rows.at(o)));
-        let stored: Vec<u64> = stored.collect();
         let matrix = self.matrix(source, name, number, dims)?;
         out.extend(self.read(&matrix, &inputs, &stored)?);
         Ok(())
@@ -179,6 +224,15 @@ impl Checkpoint {
         let bytes = self.bytes(stored, from, count)?;
         number::decode(stored.dtype, &bytes).ok_or_else(|| scales::format(matrix.name, stored))
     }
+}
+
+/// The inputs and outputs of its tensor that a box of a matrix lies in.
+fn lines(source: &Source, dims: &[u64], ranges: &[Range<u64>]) -> (Vec<u64>, Vec<u64>) {
+    let split = source.inputs.min(dims.len());
+    let (inputs, outputs) = ranges.split_at(split);
+    let outputs = flat(&dims[split..], outputs).into_iter();
+    let stored = outputs.map(|o| source.rows.map_or(o, |rows| rows.at(o)));
+    (flat(&dims[..split], inputs), stored.collect())
 }
 
 /// Row-major numbers of the elements of a box.

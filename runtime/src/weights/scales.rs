@@ -52,6 +52,31 @@ impl Scales {
         Ok(Some(Scales { block, columns, values }))
     }
 
+    /// The scales of matrix `matrix` of an MXFP4 tensor `name` of `[outputs, inputs]`.
+    ///
+    /// # Errors
+    /// `W001` to `W005`.
+    pub fn mx(
+        checkpoint: &Checkpoint,
+        name: &str,
+        matrix: u64,
+        (outputs, inputs): (u64, u64),
+    ) -> Result<Scales> {
+        let stored = checkpoint.find(&format!("{name}_scales"))?;
+        let columns = inputs.div_ceil(MX_BLOCK);
+        let powers = checkpoint.bytes(stored, matrix * outputs * columns, outputs * columns)?;
+        let values = powers.into_iter().map(number::e8m0).collect();
+        Ok(Scales { block: (1, MX_BLOCK), columns, values })
+    }
+
+    /// The one scale of a block of elements; none where they have several.
+    pub fn of_block(&self, outputs: &[u64], inputs: &[u64]) -> Option<f32> {
+        let (&output, &input) = (outputs.first()?, inputs.first()?);
+        let same = outputs.iter().all(|o| o / self.block.0 == output / self.block.0)
+            && inputs.iter().all(|i| i / self.block.1 == input / self.block.1);
+        same.then(|| self.at(output, input))
+    }
+
     /// The factor on an element.
     pub fn at(&self, output: u64, input: u64) -> f32 {
         let at = output / self.block.0 * self.columns + input / self.block.1;

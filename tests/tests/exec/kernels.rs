@@ -195,6 +195,7 @@ impl Stored {
             place: &self.place,
             dtype: self.dtype,
             bytes: Cow::Borrowed(&self.bytes),
+            scales: None,
             rows: self.rows.as_ref(),
         }
     }
