@@ -78,7 +78,7 @@ pub(in crate::config) fn qwen3(cx: &Cx) -> Result<ModelSpec> {
 
 /// Qwen 3 MoE: experts of `moe_intermediate_size`, dense layers of `intermediate_size`.
 pub(in crate::config) fn qwen3_moe(cx: &Cx) -> Result<ModelSpec> {
-    let core = Core::read(cx, Style::HEADED)?;
+    let core = Core::read(cx, Style::GROUPED)?;
     let attention = normed_attention(cx, &core)?;
     let moe = small_experts(cx, &core)?;
     mixed(cx, &core, &attention, moe)
