@@ -41,7 +41,7 @@ pub fn examples() -> BTreeMap<&'static str, Example> {
 }
 
 fn rule(module: &Module, func: &Func, inst: Inst) -> Option<String> {
-    let rule = func.insts[inst].op.rule(&func.operand_types(inst), &func.result_types(inst));
+    let rule = func.rule(inst);
     rule.map(|rule| rule.show(module))
 }
 

@@ -150,6 +150,30 @@ pub fn deal(
     if rest.is_empty() { Ok(out) } else { straddles }
 }
 
+/// Splits factors as a layout of an operand or result says, whose dimensions they are; a position that
+/// the rule lacks has none.
+///
+/// # Errors
+/// An axis would straddle two factors.
+pub fn deal_all(
+    rule: &Rule,
+    mesh: &Mesh,
+    side: Side,
+    layout: &Layout,
+    assignment: &mut Assignment,
+) -> Result<(), FlowError> {
+    let dims = match side {
+        Side::Operand(i) => rule.operands.get(i),
+        Side::Result(i) => rule.results.get(i),
+    };
+    for (d, (factors, axes)) in dims.into_iter().flatten().zip(&layout.dims).enumerate() {
+        for (factor, own) in deal(rule, mesh, factors, axes, (side, d))? {
+            assignment.axes[factor] = own;
+        }
+    }
+    Ok(())
+}
+
 /// The axes of a dimension from those of its factors.
 fn join(assignment: &Assignment, factors: &[FactorId]) -> Vec<AxisRef> {
     factors.iter().flat_map(|&f| assignment.axes[f].iter().copied()).collect()

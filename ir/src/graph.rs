@@ -11,6 +11,7 @@ use crate::layout::{Layout, Sharding};
 use crate::mesh::Mesh;
 use crate::names::Names;
 use crate::ops::Op;
+use crate::rule::Rule;
 use crate::types::{Kind, Type};
 use std::fmt;
 
@@ -284,6 +285,12 @@ impl Func {
     /// Result types of an instruction.
     pub fn result_types(&self, inst: Inst) -> Vec<&Type> {
         self.insts[inst].results.iter().map(|&v| self.ty(v)).collect()
+    }
+
+    /// The sharding rule of an instruction at the types that it has here; `None` of operators without
+    /// factors.
+    pub fn rule(&self, inst: Inst) -> Option<Rule> {
+        self.insts[inst].op.rule(&self.operand_types(inst), &self.result_types(inst))
     }
 
     /// The signature of a function that `repeat` runs.

@@ -12,6 +12,7 @@ pub mod dtype;
 pub mod entity;
 pub mod flow;
 pub mod graph;
+mod json;
 pub mod launch;
 pub mod layers;
 pub mod layout;

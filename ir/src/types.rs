@@ -20,6 +20,13 @@ pub enum Kind {
     },
 }
 
+impl Kind {
+    /// Whether values of this kind are stored between steps.
+    pub fn is_stored(self) -> bool {
+        matches!(self, Kind::Weight | Kind::Cache)
+    }
+}
+
 /// The type of a value: what it is for, its extents (global above local level) and its elements.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Type {

@@ -189,7 +189,7 @@ fn drawn(func: &Func, mesh: &Mesh, random: &mut Random) -> shardc_passes::schedu
     let mut out = shardc_passes::schedule::FuncSchedule::default();
     for &inst in &func.body {
         let data = &func.insts[inst];
-        let rule = data.op.rule(&func.operand_types(inst), &func.result_types(inst));
+        let rule = func.rule(inst);
         if let (Some(rule), false, false) =
             (rule, matches!(data.op, Op::Repeat(_)), random.once_in(2))
         {

@@ -8,28 +8,11 @@ use super::codes;
 use super::place::{Run, parts};
 use super::refusal::{Outcome, refuse};
 use shardc_ir::dim::Dim;
+use shardc_ir::layout::primes;
 use shardc_ir::mesh::Mesh;
 
 /// One prime factor of a run: the axis, the rung of the axis where it stands, the prime.
 pub(super) type Digit = (usize, u64, u64);
-
-/// Prime factors, largest first.
-fn primes(mut n: u64) -> Vec<u64> {
-    let mut out = Vec::new();
-    let mut p = 2;
-    while p * p <= n {
-        while n.is_multiple_of(p) {
-            out.push(p);
-            n /= p;
-        }
-        p += 1;
-    }
-    if n > 1 {
-        out.push(n);
-    }
-    out.reverse();
-    out
-}
 
 /// The digits of a list of runs in normal form, in the order in which they split.
 pub(super) fn digits(runs: &[Run]) -> Vec<Digit> {

@@ -3,7 +3,6 @@
 //! Steps are followed in order of issue. That streams may run them in another order is no concern
 //! here: whatever uses the same bytes is ordered by events, which is checked elsewhere.
 
-use super::Subject;
 use super::body::Body;
 use super::shares::{Span, frame, span, touched};
 use crate::codes;
@@ -24,12 +23,7 @@ enum Content<'a> {
 }
 
 /// Checks every read of a routine.
-pub(super) fn check<'a>(
-    _subject: &Subject<'a>,
-    bodies: &[Body<'a>],
-    body: &Body<'a>,
-    findings: &mut Findings,
-) {
+pub(super) fn check<'a>(bodies: &[Body<'a>], body: &Body<'a>, findings: &mut Findings) {
     let mut state = State { body, bodies, held: BTreeMap::new() };
     for &param in &body.func.params {
         let name = body.name(param);

@@ -39,12 +39,7 @@ pub(super) fn well_formed(subject: &Subject<'_>, body: &Body<'_>, findings: &mut
 }
 
 /// Checks that steps of different streams which use the same bytes are ordered.
-pub(super) fn check<'a>(
-    _subject: &Subject<'a>,
-    bodies: &[Body<'a>],
-    body: &Body<'a>,
-    findings: &mut Findings,
-) {
+pub(super) fn check<'a>(bodies: &[Body<'a>], body: &Body<'a>, findings: &mut Findings) {
     let before = happens_before(body);
     let spans: Vec<_> = body.routine.steps.iter().map(|s| touched(bodies, body, s)).collect();
     let meet = |a: &[Span<'_>], b: &[Span<'_>]| a.iter().any(|x| b.iter().any(|y| x.meets(y)));

@@ -78,8 +78,8 @@ pub fn check(plan: &LaunchPlan, module: &Module) -> Result<Report, Vec<Diagnosti
     let mut findings = Findings::default();
     for body in &bodies {
         memory::check(&subject, &bodies, body, &mut findings);
-        contents::check(&subject, &bodies, body, &mut findings);
-        events::check(&subject, &bodies, body, &mut findings);
+        contents::check(&bodies, body, &mut findings);
+        events::check(&bodies, body, &mut findings);
     }
     memory::arenas(&subject, &bodies, &mut findings);
     collectives::check(&subject, &bodies, &mut findings);

@@ -3,8 +3,8 @@
 
 use super::{Certificate, Proof, VERSION, codes};
 use crate::diag::{Diagnostic, Result};
-use crate::launch::{Source, fingerprint};
-use serde::Serialize;
+use crate::json::{self, What, fingerprint, lines};
+use crate::launch::Source;
 
 const HELP: &str = "compile the model again with `shardc compile MODEL -o DIR`";
 
@@ -15,25 +15,11 @@ impl Certificate {
     /// `R001` where the text is no certificate as [`to_text`](Self::to_text) writes it, `R002` where
     /// it is one of another version.
     pub fn read(text: &str) -> Result<Self> {
-        let damaged = |why: String| {
-            let message = format!("the certificate cannot be read: {why}");
-            Box::new(Diagnostic::error(codes::SYNTAX, message).help(HELP))
-        };
-        let value: serde_json::Value =
-            serde_json::from_str(text).map_err(|e| damaged(e.to_string()))?;
-        match value.get("version").and_then(serde_json::Value::as_u64) {
-            Some(version) if version != VERSION => {
-                let message = format!(
-                    "the certificate has version {version} of the schema, and {VERSION} is read"
-                );
-                return Err(Box::new(Diagnostic::error(codes::VERSION, message).help(HELP)));
-            }
-            _ => {}
-        }
-        let read: Certificate = serde_json::from_str(text).map_err(|e| damaged(e.to_string()))?;
+        let what = What { noun: "the certificate", version: VERSION, help: HELP };
+        let read: Certificate = json::read(text, &what, codes::SYNTAX, codes::VERSION)?;
         match read.to_text() == text {
             true => Ok(read),
-            false => Err(damaged("its text is not as shardc writes it".to_string())),
+            false => Err(what.damaged(codes::SYNTAX, "its text is not as shardc writes it")),
         }
     }
 
@@ -54,10 +40,10 @@ impl Proof {
         let field = |out: &mut String, key: &str, value: &str| {
             out.push_str(&format!("      \"{key}\": {value},\n"));
         };
-        out.push_str(&format!("    {{ \"phase\": {},\n", json(&self.phase)));
-        field(out, "model", &json(&self.model));
-        field(out, "logical", &json(&self.logical));
-        field(out, "local", &json(&self.local));
+        out.push_str(&format!("    {{ \"phase\": {},\n", json::line(&self.phase)));
+        field(out, "model", &json::line(&self.model));
+        field(out, "logical", &json::line(&self.logical));
+        field(out, "local", &json::line(&self.local));
         field(out, "rewrites", &lines(&self.rewrites, "      "));
         field(out, "placements", &lines(&self.placements, "      "));
         field(out, "substitutions", &lines(&self.substitutions, "      "));
@@ -66,8 +52,8 @@ impl Proof {
             out.push_str(if i == 0 { "\n" } else { ",\n" });
             out.push_str(&format!(
                 "        {{ \"local\": {}, \"logical\": {},\n          \"steps\": {} }}",
-                json(&function.local),
-                json(&function.logical),
+                json::line(&function.local),
+                json::line(&function.logical),
                 lines(&function.steps, "          ")
             ));
         }
@@ -97,27 +83,6 @@ impl Source {
         let help = "a certificate holds for the programs that it was written with; compile again";
         Err(Box::new(Diagnostic::error(codes::SOURCE, message).help(help)))
     }
-}
-
-/// The text of a value on one line; these types have no maps and no floats, so there is always one.
-fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
-}
-
-/// An array with one entry a line.
-fn lines<T: Serialize>(entries: &[T], indent: &str) -> String {
-    if entries.is_empty() {
-        return "[]".to_string();
-    }
-    let mut out = String::from("[");
-    for (i, entry) in entries.iter().enumerate() {
-        out.push_str(if i == 0 { "\n" } else { ",\n" });
-        out.push_str(indent);
-        out.push_str("  ");
-        out.push_str(&json(entry));
-    }
-    out.push_str(&format!("\n{indent}]"));
-    out
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ mod groups;
 pub mod storage;
 mod text;
 
+pub use crate::json::fingerprint;
 pub use groups::{GroupSet, Pattern};
-pub use text::fingerprint;
 
 use serde::{Deserialize, Serialize};
 

@@ -2,14 +2,9 @@
 
 use super::{LaunchPlan, VERSION, codes};
 use crate::diag::{Diagnostic, Result};
-use serde::Serialize;
-use sha2::{Digest, Sha256};
+use crate::json::{self, What, fingerprint, lines};
 
-/// SHA-256 of a text, in hexadecimal.
-pub fn fingerprint(text: &str) -> String {
-    let digest = Sha256::digest(text.as_bytes());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
-}
+const HELP: &str = "compile the model again with `shardc compile MODEL -o DIR`";
 
 impl LaunchPlan {
     /// Reads a file.
@@ -17,23 +12,8 @@ impl LaunchPlan {
     /// # Errors
     /// `K001` where the text is no launch plan, `K002` where it is one of another version.
     pub fn read(text: &str) -> Result<Self> {
-        let damaged = |error: serde_json::Error| {
-            let message = format!("the launch plan cannot be read: {error}");
-            let help = "compile the model again with `shardc compile MODEL -o DIR`";
-            Box::new(Diagnostic::error(codes::SYNTAX, message).help(help))
-        };
-        let value: serde_json::Value = serde_json::from_str(text).map_err(damaged)?;
-        match value.get("version").and_then(serde_json::Value::as_u64) {
-            Some(version) if version != VERSION => {
-                let message = format!(
-                    "the launch plan has version {version} of the schema, and {VERSION} is read"
-                );
-                let help = "compile the model again with this version of shardc";
-                return Err(Box::new(Diagnostic::error(codes::VERSION, message).help(help)));
-            }
-            _ => {}
-        }
-        serde_json::from_str(text).map_err(damaged)
+        let what = What { noun: "the launch plan", version: VERSION, help: HELP };
+        json::read(text, &what, codes::SYNTAX, codes::VERSION)
     }
 
     /// Checks that `program` is the text that this plan was made for.
@@ -56,11 +36,11 @@ impl LaunchPlan {
     /// The text of the file.
     pub fn to_text(&self) -> String {
         let mut out = String::from("{\n");
-        field(&mut out, "version", &json(&self.version));
-        field(&mut out, "phase", &json(&self.phase));
-        field(&mut out, "source", &json(&self.source));
+        field(&mut out, "version", &json::line(&self.version));
+        field(&mut out, "phase", &json::line(&self.phase));
+        field(&mut out, "source", &json::line(&self.source));
         field(&mut out, "dims", &lines(&self.dims, "  "));
-        field(&mut out, "streams", &json(&self.streams));
+        field(&mut out, "streams", &json::line(&self.streams));
         field(&mut out, "groups", &lines(&self.groups, "  "));
         field(&mut out, "programs", &lines(&self.programs, "  "));
         out.push_str("  \"routines\": [");
@@ -68,8 +48,8 @@ impl LaunchPlan {
             out.push_str(if i == 0 { "\n" } else { ",\n" });
             out.push_str(&format!(
                 "    {{ \"name\": {}, \"function\": {}, \"frame\": {},\n",
-                json(&routine.name),
-                json(&routine.function),
+                json::line(&routine.name),
+                json::line(&routine.function),
                 routine.frame
             ));
             out.push_str(&format!("      \"buffers\": {},\n", lines(&routine.buffers, "      ")));
@@ -82,20 +62,6 @@ impl LaunchPlan {
 
 fn field(out: &mut String, key: &str, value: &str) {
     out.push_str(&format!("  \"{key}\": {value},\n"));
-}
-
-/// The text of a value on one line; these types have no maps and no floats, so there is always one.
-fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
-}
-
-/// An array with one entry a line.
-fn lines<T: Serialize>(entries: &[T], indent: &str) -> String {
-    if entries.is_empty() {
-        return "[]".to_string();
-    }
-    let entries: Vec<String> = entries.iter().map(|e| format!("\n{indent}  {}", json(e))).collect();
-    format!("[{}\n{indent}]", entries.join(","))
 }
 
 #[cfg(test)]

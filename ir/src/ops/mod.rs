@@ -114,6 +114,20 @@ impl Family {
 }
 
 impl Op {
+    /// Whether the operator leaves the value as it is and moves or completes it among the devices of a
+    /// stage.
+    pub fn is_exchange(&self) -> bool {
+        matches!(
+            self,
+            Op::AllGather(_)
+                | Op::AllSlice(_)
+                | Op::AllReduce(_)
+                | Op::ReduceScatter(_)
+                | Op::AllToAll(_)
+                | Op::CollectivePermute(_)
+        )
+    }
+
     /// The operator with those attributes that name extents of the first result set to `dims`: at
     /// local level they are shares, like the result.
     pub fn with_extents(&self, dims: &[Dim]) -> Op {

@@ -18,23 +18,10 @@ type Broken = (Code, String, String);
 /// The section on collectives.
 pub(super) fn collectives(r: &mut Reporter<'_>) {
     for (id, inst, data) in r.insts() {
-        if is_exchange(&data.op) {
+        if data.op.is_exchange() {
             collective(r, id, inst, data);
         }
     }
-}
-
-/// Whether the operator moves one value between the devices of a stage.
-fn is_exchange(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::AllGather(_)
-            | Op::AllSlice(_)
-            | Op::AllReduce(_)
-            | Op::ReduceScatter(_)
-            | Op::AllToAll(_)
-            | Op::CollectivePermute(_)
-    )
 }
 
 fn collective(r: &mut Reporter<'_>, id: FuncId, inst: Inst, data: &InstData) {

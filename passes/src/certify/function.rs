@@ -217,10 +217,7 @@ impl<'a> Writer<'a> {
     /// The axes of the factors, as the layouts around an operator say.
     fn substitution(&self, data: &InstData, made: Inst) -> Vec<Given> {
         let func = self.logical.func;
-        let op = &func.insts[made].op;
-        let Some(rule) = op.rule(&func.operand_types(made), &func.result_types(made)) else {
-            return Vec::new();
-        };
+        let Some(rule) = func.rule(made) else { return Vec::new() };
         let layouts = |values: &[Value]| -> Option<Vec<Layout>> {
             values.iter().map(|&v| Some(self.local.layout(v)?.normalise(self.mesh))).collect()
         };

@@ -1,24 +1,15 @@
 //! Logical functions by what they compute: equal values, and operators by their operands.
 
+use crate::precondition::models;
 use shardc_ir::entity::EntityId;
-use shardc_ir::graph::{Def, Func, FuncKind, Inst, Module, Value};
+use shardc_ir::graph::{Def, Func, Inst, Module, Value};
 use shardc_ir::ops::Op;
 use shardc_ir::types::Type;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 /// The name of the function that no `repeat` runs.
 pub(super) fn main(module: &Module) -> Option<&str> {
-    let insts = module.funcs.values().flat_map(|f| f.insts.values());
-    let repeated: BTreeSet<&str> = insts
-        .filter_map(|inst| match &inst.op {
-            Op::Repeat(repeat) => Some(repeat.layers.iter().flat_map(|run| &run.body)),
-            _ => None,
-        })
-        .flatten()
-        .map(String::as_str)
-        .collect();
-    let mut mains = module.funcs.values().filter(|f| f.kind == FuncKind::Func);
-    mains.find(|f| !repeated.contains(f.name.as_str())).map(|f| f.name.as_str())
+    models(module).first().map(|&id| module.funcs[id].name.as_str())
 }
 
 /// A logical function whose values can be found.

@@ -154,7 +154,7 @@ fn split_so(func: &Func, value: Value, dim: usize) -> String {
         return "the schedule has it enter so".to_string();
     };
     let op = func.insts[inst].op.info().name;
-    let rule = func.insts[inst].op.rule(&func.operand_types(inst), &func.result_types(inst));
+    let rule = func.rule(inst);
     let factors = rule.as_ref().and_then(|rule| Some((rule, rule.results.get(at)?.get(dim)?)));
     match factors {
         Some((rule, factors)) => {

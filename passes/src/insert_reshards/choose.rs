@@ -11,7 +11,7 @@ use shardc_ir::flow::{self, Assignment, Side};
 use shardc_ir::layout::{Layout, Partial, ReduceKind, axes};
 use shardc_ir::mesh::{AxisRef, Mesh};
 use shardc_ir::rule::{PartialRule, Rule};
-use shardc_ir::types::{Kind, Type};
+use shardc_ir::types::Type;
 
 /// An assignment, and the layouts in which operands are fed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Chooser<'_> {
     }
 
     fn is_stored(&self, operand: usize) -> bool {
-        matches!(self.operands[operand].0.kind, Kind::Weight | Kind::Cache)
+        self.operands[operand].0.kind.is_stored()
     }
 
     fn assignment(&self, order: &[Side]) -> Assignment {

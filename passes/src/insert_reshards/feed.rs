@@ -41,7 +41,7 @@ impl<'a> Lookahead<'a> {
         let mut consumers: SecondaryMap<Value, Vec<Consumer>> = SecondaryMap::default();
         for &inst in &func.body {
             let data = &func.insts[inst];
-            let rule = data.op.rule(&func.operand_types(inst), &func.result_types(inst));
+            let rule = func.rule(inst);
             for (i, &operand) in data.operands.iter().enumerate() {
                 consumers[operand].push(consumer(inst, &data.op, rule.as_ref(), i));
             }

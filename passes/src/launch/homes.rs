@@ -219,7 +219,7 @@ impl<'a> Homes<'a> {
     /// Whether the bytes of a value may be overwritten by the instruction at `at`, the last to read.
     fn may_end(&self, value: Value, at: usize) -> bool {
         let root = self.root(value);
-        let plain = !matches!(self.func.ty(root).kind, Kind::Weight | Kind::Cache);
+        let plain = !self.func.ty(root).kind.is_stored();
         let ours = !self.is_param(root) || self.handed.contains(&root);
         plain && ours && self.whole[value] && self.last_use(root) == Some(at)
     }

@@ -93,7 +93,7 @@ fn kept(phases: &[PhaseProgram<'_>], stage: usize) -> Result<Kept> {
         let Some(func) = programs(phase.module).get(stage).copied() else { continue };
         for &param in &func.params {
             let (name, ty) = (&func.values[param].name, func.ty(param));
-            if !matches!(ty.kind, Kind::Weight | Kind::Cache) {
+            if !ty.kind.is_stored() {
                 continue;
             }
             let bytes = storage::bytes(ty, func.layout(param), &phase.held);

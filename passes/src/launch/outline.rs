@@ -127,7 +127,7 @@ pub fn root_uses(homes: &Homes<'_>, uses: &BTreeMap<Value, Span>) -> BTreeMap<Va
 /// Whether a root lies in the scratch arena or in the frame of a layer: not what is stored, nor what
 /// a caller gives.
 pub fn is_scratch(func: &Func, homes: &Homes<'_>, root: Value) -> bool {
-    let stored = matches!(func.ty(root).kind, Kind::Weight | Kind::Cache);
+    let stored = func.ty(root).kind.is_stored();
     match func.kind {
         FuncKind::Func => !homes.is_param(root),
         FuncKind::Program => !(homes.is_param(root) && stored),

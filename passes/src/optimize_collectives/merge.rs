@@ -1,7 +1,7 @@
 //! Pairs of collectives in a row, of which nobody else reads the middle.
 
 use super::effect::{after, flat};
-use super::{is_exchange, producer, without_unread};
+use super::{producer, without_unread};
 use crate::edits::Edits;
 use shardc_ir::attr::AxisList;
 use shardc_ir::dim::Dim;
@@ -55,8 +55,8 @@ type Step = (Op, Layout);
 impl<'a> Pair<'a> {
     fn ending_at(func: &'a Func, mesh: &'a Mesh, inst: Inst) -> Option<Self> {
         let second = &func.insts[inst];
-        let middle = *second.operands.first().filter(|_| is_exchange(&second.op))?;
-        let (first, data) = producer(func, middle).filter(|(_, d)| is_exchange(&d.op))?;
+        let middle = *second.operands.first().filter(|_| second.op.is_exchange())?;
+        let (first, data) = producer(func, middle).filter(|(_, d)| d.op.is_exchange())?;
         let source = data.operands[0];
         let to = func.layout(second.results[0])?.normalise(mesh);
         let (from, extents) = (func.layout(source)?, &func.ty(source).dims[..]);

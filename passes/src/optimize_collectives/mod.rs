@@ -53,11 +53,6 @@ pub fn optimize_collectives(module: &mut Module, options: &Options) -> Result<Re
     Ok(Report::of(edits.made()))
 }
 
-/// Whether the operator moves or completes a value among the devices of a stage.
-fn is_exchange(op: &Op) -> bool {
-    matches!(op, Op::AllReduce(_) | Op::ReduceScatter(_)) || is_movement(op)
-}
-
 /// Whether the operator only changes where the parts of a value are.
 pub(crate) fn is_movement(op: &Op) -> bool {
     matches!(op, Op::AllGather(_) | Op::AllSlice(_) | Op::AllToAll(_) | Op::CollectivePermute(_))
@@ -73,5 +68,5 @@ fn producer(func: &Func, value: Value) -> Option<(Inst, &InstData)> {
 
 /// The function without exchanges whose results nobody reads.
 fn without_unread(func: &Func) -> Func {
-    dce::without_unread(func, is_exchange)
+    dce::without_unread(func, Op::is_exchange)
 }

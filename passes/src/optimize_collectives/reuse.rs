@@ -1,7 +1,7 @@
 //! Values that exist already are used again: a chain of movements that ends where it began, and
 //! equal collectives of one value.
 
-use super::{is_exchange, is_movement, producer, without_unread};
+use super::{is_movement, producer, without_unread};
 use crate::edits::Edits;
 use shardc_ir::graph::{Func, Inst, Value};
 use shardc_ir::mesh::Mesh;
@@ -15,7 +15,7 @@ pub(super) fn reuse(func: &Func, mesh: &Mesh, edits: &mut Edits) -> Func {
     let mut done: HashMap<(Op, Value), Vec<Value>> = HashMap::new();
     for &inst in &func.body {
         let data = &func.insts[inst];
-        if !is_exchange(&data.op) {
+        if !data.op.is_exchange() {
             rewriter.copy(inst);
             continue;
         }

@@ -36,7 +36,7 @@ struct Sum {
 impl Sum {
     fn at(func: &Func, mesh: &Mesh, inst: Inst, uses: &SecondaryMap<Value, u32>) -> Option<Self> {
         let data = &func.insts[inst];
-        let rule = data.op.rule(&func.operand_types(inst), &func.result_types(inst))?;
+        let rule = func.rule(inst)?;
         if rule.partial != PartialRule::AllAlike || data.operands.len() < 2 {
             return None;
         }

@@ -50,15 +50,8 @@ impl Operator<'_> {
         let Some(rule) = self.rule() else { return self.without_factors(node.span) };
         let mesh = &self.groups.mesh;
         let mut out = Assignment { axes: vec![Vec::new(); rule.factors.len()] };
-        let dims = rule.results.first().cloned().unwrap_or_default();
-        for (d, factors) in dims.iter().enumerate() {
-            let at = (Side::Result(0), d);
-            let dealt = flow::deal(&rule, mesh, factors, &layout.dims[d], at)
-                .map_err(|e| self.refused(&rule, &out, &e, node.span))?;
-            for (factor, list) in dealt {
-                out.axes[factor] = list;
-            }
-        }
+        let dealt = flow::deal_all(&rule, mesh, Side::Result(0), layout, &mut out);
+        dealt.map_err(|e| self.refused(&rule, &out, &e, node.span))?;
         for partial in &layout.unreduced {
             let summed =
                 |f: &FactorId| rule.factors[*f].kind == FactorKind::Reduction(partial.kind);

@@ -33,7 +33,6 @@ use shardc_ir::flow::Assignment;
 use shardc_ir::graph::{Inst, Module, Value};
 use shardc_ir::layout::Layout;
 use shardc_ir::mesh::Mesh;
-use shardc_ir::types::Kind;
 use std::collections::BTreeMap;
 
 /// Decisions for a logical module.
@@ -80,7 +79,7 @@ impl Schedule {
             let stored = |&p: &Value| {
                 let same = other.value(&func.values[p].name)?;
                 let layout = decided.params.get(&same)?;
-                let kept = is_stored(func.ty(p).kind) && func.ty(p).rank() == layout.dims.len();
+                let kept = func.ty(p).kind.is_stored() && func.ty(p).rank() == layout.dims.len();
                 kept.then(|| (p, layout.clone()))
             };
             let params: BTreeMap<Value, Layout> = func.params.iter().filter_map(stored).collect();
@@ -88,9 +87,4 @@ impl Schedule {
         }
         out
     }
-}
-
-/// Whether a parameter is stored between steps.
-pub(crate) fn is_stored(kind: Kind) -> bool {
-    matches!(kind, Kind::Weight | Kind::Cache)
 }

@@ -66,22 +66,12 @@ impl Here<'_> {
         result: usize,
         decided: &FuncSchedule,
     ) -> Result<Assignment> {
-        let data = &self.func.insts[self.inst];
-        let rule =
-            data.op.rule(&self.func.operand_types(self.inst), &self.func.result_types(self.inst));
-        let Some(rule) = rule else {
+        let Some(rule) = self.func.rule(self.inst) else {
             return Err(self.refused("it works on whole values"));
         };
         let mut out = Assignment { axes: vec![Vec::new(); rule.factors.len()] };
-        let dims = rule.results.get(result).cloned().unwrap_or_default();
-        for (d, factors) in dims.iter().enumerate() {
-            let at = (Side::Result(result), d);
-            let dealt = flow::deal(&rule, self.mesh, factors, &layout.dims[d], at)
-                .map_err(|e| self.refused(&e.describe(&rule, self.mesh)))?;
-            for (factor, list) in dealt {
-                out.axes[factor] = list;
-            }
-        }
+        flow::deal_all(&rule, self.mesh, Side::Result(result), layout, &mut out)
+            .map_err(|e| self.refused(&e.describe(&rule, self.mesh)))?;
         let held: Vec<_> = out.axes.concat();
         let before = decided.assignments.get(&self.inst);
         for (factor, data) in rule.factors.iter().enumerate() {

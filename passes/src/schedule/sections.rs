@@ -5,7 +5,7 @@ use super::illegal::Operator;
 use super::read::{fault, mistyped, rows, text, unknown};
 use super::site::{Named, Site, named, names};
 use super::tree::{Key, Node, Tree};
-use super::{FuncSchedule, Schedule, is_stored};
+use super::{FuncSchedule, Schedule};
 use crate::codes;
 use crate::strategy::Groups;
 use crate::strategy::pins::expand;
@@ -93,7 +93,7 @@ impl<'a> Sections<'a> {
             let entry = Entry { section, module, func, key, node };
             if section == "stored" {
                 let Named::Param(param) = named else { continue };
-                if !is_stored(func.ty(param).kind) {
+                if !func.ty(param).kind.is_stored() {
                     continue;
                 }
                 let layout = self.layout_of(&entry, param)?;
@@ -158,7 +158,7 @@ impl<'a> Sections<'a> {
         };
         let stored = |name: &&str| {
             let param = func.value(name).filter(|v| func.params.contains(v));
-            param.is_some_and(|p| is_stored(func.ty(p).kind))
+            param.is_some_and(|p| func.ty(p).kind.is_stored())
         };
         let known: Vec<&str> = match section {
             "stored" => names(func).into_iter().filter(stored).collect(),
@@ -205,7 +205,7 @@ impl<'a> Sections<'a> {
     }
 
     fn param(&mut self, entry: &Entry<'_>, phase: usize, param: Value) -> Checked<()> {
-        if is_stored(entry.func.ty(param).kind) {
+        if entry.func.ty(param).kind.is_stored() {
             let message = format!("`{}` is stored, by both phases alike", entry.key.name);
             let help = format!("state it under [stored.{}]", entry.func.name);
             return Err(fault(codes::SCHEDULE_KEY, message, entry.key.span, help));

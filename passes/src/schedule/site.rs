@@ -58,7 +58,7 @@ pub(super) fn names(func: &Func) -> Vec<&str> {
 
 /// The sharding rule of an operator.
 pub(super) fn rule_of(func: &Func, inst: Inst) -> Option<Rule> {
-    func.insts[inst].op.rule(&func.operand_types(inst), &func.result_types(inst))
+    func.rule(inst)
 }
 
 /// `gpu0, gpu1:(1)2`: axes as decisions write them.

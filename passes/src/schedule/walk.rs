@@ -1,6 +1,6 @@
 //! The walk through one function that applies decisions, defaults where there are none.
 
-use super::{FuncSchedule, is_stored};
+use super::FuncSchedule;
 use crate::codes;
 use crate::offers::Offers;
 use shardc_ir::attr::AxisList;
@@ -120,12 +120,12 @@ impl<'a> Walk<'a> {
             let new = self.rewriter.get(param);
             let before = trace.entered.get(name).filter(|l| l.dims.len() == ty.rank());
             let default = match (self.rest, before) {
-                (Rest::Follow, Some(before)) if !is_stored(ty.kind) => before.clone(),
+                (Rest::Follow, Some(before)) if !ty.kind.is_stored() => before.clone(),
                 _ => Layout::replicated(ty.rank()),
             };
             let layout = self.decided.params.get(&param).unwrap_or(&default).normalise(self.mesh);
             self.set_layout(new, layout.clone());
-            if is_stored(ty.kind) {
+            if ty.kind.is_stored() {
                 self.unread.insert(new, param);
             } else {
                 let default = before.cloned().unwrap_or_else(|| Layout::replicated(ty.rank()));
@@ -201,7 +201,7 @@ impl<'a> Walk<'a> {
     fn operator(&mut self, inst: Inst) -> Result<()> {
         let old = self.rewriter.old();
         let data = &old.insts[inst];
-        let Some(rule) = data.op.rule(&old.operand_types(inst), &old.result_types(inst)) else {
+        let Some(rule) = old.rule(inst) else {
             self.whole(inst, data);
             return Ok(());
         };
@@ -293,7 +293,7 @@ impl<'a> Walk<'a> {
     /// What operands offer an operator, those that are `open` left out.
     fn follow(&self, rule: &Rule, values: &[Value], open: &[bool]) -> Assignment {
         let func = self.rewriter.new_func();
-        let stored = |i: &usize| is_stored(func.ty(values[*i]).kind);
+        let stored = |i: &usize| func.ty(values[*i]).kind.is_stored();
         let (kept, fed): (Vec<usize>, Vec<usize>) = (0..values.len()).partition(stored);
         let mut offers = Offers::new(rule, self.mesh);
         for i in fed.into_iter().chain(kept).filter(|&i| !open[i]) {

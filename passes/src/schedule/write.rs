@@ -191,7 +191,7 @@ impl<'a> Writer<'a> {
 
     fn param(&self, part: Part<'_>, decided: &FuncSchedule, param: Value) -> Option<Node> {
         let layout = decided.params.get(&param)?;
-        let stored = super::is_stored(part.func.ty(param).kind);
+        let stored = part.func.ty(param).kind.is_stored();
         (!stored).then(|| self.layout(layout).into())
     }
 

@@ -4,7 +4,7 @@ use super::candidate::{ByRule, Evaluated, Evaluator, Lowered, Refusal};
 use super::layouts::Layouts;
 use super::ready::{Priceable, Ready};
 use crate::schedule::{Base, Batching, Decisions, FuncSchedule, Rule, Schedule, complete, extract};
-use crate::schedule::{Site, is_stored, stated};
+use crate::schedule::{Site, stated};
 use crate::strategy::megatron::{ExpertExchange, Phase};
 use crate::strategy::{Degrees, Pin};
 use shardc_ir::diag::Result;
@@ -190,7 +190,7 @@ fn take_stored(
     let mut out = BTreeMap::new();
     for func in module.funcs.values() {
         let Some(decided) = schedule.funcs.get_mut(&func.name) else { continue };
-        for &param in func.params.iter().filter(|&&p| is_stored(func.ty(p).kind)) {
+        for &param in func.params.iter().filter(|&&p| func.ty(p).kind.is_stored()) {
             if let Some(layout) = decided.params.remove(&param) {
                 out.insert((func.name.clone(), func.values[param].name.clone()), layout);
             }
@@ -221,7 +221,7 @@ fn overlaid(module: &Module, mut base: Schedule, over: &Schedule) -> Schedule {
 /// Forgets what followed from an operator's old assignment.
 fn release(func: &Func, inst: Inst, decided: &mut FuncSchedule) {
     let data = &func.insts[inst];
-    for value in data.operands.iter().filter(|&&v| is_stored(func.ty(v).kind)) {
+    for value in data.operands.iter().filter(|&&v| func.ty(v).kind.is_stored()) {
         decided.params.remove(value);
     }
     let made = |v: &Value| data.results.contains(v);

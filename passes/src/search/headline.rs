@@ -111,8 +111,7 @@ fn along(
     inst: Inst,
     (operand, dim): (usize, usize),
 ) -> Vec<AxisRef> {
-    let data = &func.insts[inst];
-    let rule = data.op.rule(&func.operand_types(inst), &func.result_types(inst));
+    let rule = func.rule(inst);
     let decided = schedule.funcs.get(&func.name).and_then(|f| f.assignments.get(&inst));
     let (Some(rule), Some(assignment)) = (rule, decided) else { return Vec::new() };
     let factors = rule.operands.get(operand).and_then(|dims| dims.get(dim));

@@ -54,16 +54,7 @@ pub fn damaged(module: &Module, damage: Damage, random: &mut Random) -> Option<(
 }
 
 fn is_exchange(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::AllGather(_)
-            | Op::AllSlice(_)
-            | Op::AllReduce(_)
-            | Op::ReduceScatter(_)
-            | Op::AllToAll(_)
-            | Op::CollectivePermute(_)
-            | Op::ToPartial(_)
-    )
+    op.is_exchange() || matches!(op, Op::ToPartial(_))
 }
 
 /// An exchange of the function.

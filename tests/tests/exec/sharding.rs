@@ -81,7 +81,7 @@ impl Case {
         random: &mut Random,
     ) -> Option<Self> {
         let data = &func.insts[inst];
-        let rule = data.op.rule(&func.operand_types(inst), &func.result_types(inst))?;
+        let rule = func.rule(inst)?;
         let mesh = mesh(random);
         let assignment = assignment(&rule, &mesh, random);
         if !consistent(&rule, &mesh, &assignment) {

@@ -14,7 +14,6 @@ use shardc_ir::graph::{Func, FuncKind, Module};
 use shardc_ir::launch::Source;
 use shardc_ir::mesh::AxisRef;
 use shardc_ir::text::{print, show_type};
-use shardc_ir::types::Kind;
 use shardc_passes::search::bindings;
 use shardc_passes::strategy::megatron::Phase;
 
@@ -323,10 +322,7 @@ pub fn itemised(memory: &Memory) -> Value {
 
 /// Weights and caches of a program.
 fn stored(module: &Module, program: &Func, bind: &Bindings) -> Value {
-    let kept = program
-        .params
-        .iter()
-        .filter(|&&v| matches!(program.ty(v).kind, Kind::Weight | Kind::Cache));
+    let kept = program.params.iter().filter(|&&v| program.ty(v).kind.is_stored());
     let row = |&value: &shardc_ir::graph::Value| {
         let ty = program.ty(value);
         json!({

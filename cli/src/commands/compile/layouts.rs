@@ -33,7 +33,7 @@ fn operators(func: &Func, mesh: &Mesh) -> Vec<Value> {
     let layout = |v| func.layout(v).map(|l| l.show(mesh).to_string()).unwrap_or_default();
     let mut rows = Vec::new();
     for data in func.body.iter().map(|&i| &func.insts[i]) {
-        let kinds = |k: Kind| matches!(k, Kind::Weight | Kind::Cache);
+        let kinds = Kind::is_stored;
         let stored = data.operands.iter().filter(|&&v| kinds(func.ty(v).kind));
         let stored: Map<String, Value> =
             stored.map(|&v| (func.values[v].name.clone(), json!(layout(v)))).collect();

@@ -111,7 +111,7 @@ fn factors(module: &Module) -> Vec<(&str, &str, String)> {
     for func in module.funcs.values() {
         for &inst in &func.body {
             let data = &func.insts[inst];
-            let rule = data.op.rule(&func.operand_types(inst), &func.result_types(inst));
+            let rule = func.rule(inst);
             let (Some(rule), Some(&value)) = (rule, data.results.first()) else { continue };
             let name = func.values[value].name.as_str();
             out.extend(rule.factors.into_iter().map(|f| (func.name.as_str(), name, f.name)));
