@@ -43,6 +43,7 @@ fn run(a: Affine, load: &Load) -> (Result<Serving, Unservable>, u32) {
         kv_bytes_per_request: 1000,
         prefill: &|n, _| step(1_000 + a.prefill * n),
         decode: &|n, _| step(a.decode.0 + a.decode.1 * n.next_multiple_of(a.tile)),
+        mixed: &|m| step(1_000 + a.prefill * m.prompts / m.chunks + a.decode.1 * m.decodes),
     };
     (serve(&engine, load), calls.get())
 }
@@ -129,6 +130,7 @@ fn endless_steps_are_refused() {
         kv_bytes_per_request: 1,
         prefill: &|_, _| StepTime::single(Ns::INFINITE),
         decode: &|_, _| StepTime::single(Ns::new(1)),
+        mixed: &|_| StepTime::single(Ns::INFINITE),
     };
     assert_eq!(serve(&engine, &Load::new(10, 10)).unwrap_err(), Unservable::Steps);
 }

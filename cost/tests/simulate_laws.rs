@@ -271,6 +271,12 @@ impl Setting {
         let decode = |n: u64, c: u64| {
             affine(&Work { decodes: n, context: n * c, ..Work::default() }, stages.into())
         };
+        let mixed = |m: &serving::Mixed| {
+            let mut work =
+                Work { decodes: m.decodes, context: m.decodes * m.context, ..Work::default() };
+            (0..m.prompts).for_each(|_| work.add_chunk(m.isl.div_ceil(m.chunks), 0));
+            affine(&work, stages.into())
+        };
         let engine = serving::Engine {
             devices: 1,
             replicas: replicas.into(),
@@ -280,6 +286,7 @@ impl Setting {
             kv_bytes_per_request: u64::from(isl + osl) * BYTES_PER_TOKEN,
             prefill: &prefill,
             decode: &decode,
+            mixed: &mixed,
         };
         let scheduling = Scheduling { mixed: chunk.is_some(), ..Scheduling::ALONE };
         let concurrency = Some(concurrency);

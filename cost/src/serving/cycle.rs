@@ -1,22 +1,26 @@
 //! The formulas of a replica in steady state.
 //!
-//! With b running requests, R = osl − 1 decode rounds, m ≤ stages micro-batches of decoding with
-//! latency l and interval i, and prefill micro-batches of n requests with latency f and interval g:
+//! With b running requests, R = osl − 1 decode rounds, p pipeline stages, m ≤ p micro-batches of
+//! decoding with latency l and interval i, and prefill micro-batches of n requests with latency f and
+//! interval g:
 //!
 //! - a round without prompts d = max(l, m·i);
 //! - ν = (b − 1)/R other requests finish in a round, and as many prompts take their places, in
 //!   M = ν/n micro-batches;
 //! - prompts first: n = 1 + ν wait together; a micro-batch of theirs costs a round g;
-//! - mixed: prompts ride in decode steps, in k chunks where they are long. A step with prompts has
-//!   latency f/k + a and interval g/k + a, a being the attention of the decoding, and costs what
-//!   its interval exceeds i;
-//! - a lone micro-batch of prompts empties a pipeline: φ·(1 − φ/2) times (f − g) − (l − i) more,
-//!   with φ = M up to 1;
+//! - mixed: prompts ride in decode steps, in k chunks where they are long. A step with prompts is
+//!   priced as one: operators on the tokens of both, attention of each. It has a latency f and an
+//!   interval g of its own, and M·k of them take the place of β = min(M·k, m) decode steps of a round;
+//! - the stages are busy for (m − β)·i + M·k·g in a round, β = 0 and k = 1 where prompts come first;
+//! - a lone micro-batch of prompts empties a pipeline: w = φ·(1 − φ/2) times f − g beyond what decoding
+//!   takes to pass, with φ = M·k up to 1. Decoding takes l − i where a round waits for its latency, and
+//!   min(p − 1, (m − β)/w)·i where the stages are busy all the time;
 //! - replicas in lockstep: a step has anybody's prompts with probability q = 1 − e^−M of all, and
 //!   takes the longer of both kinds. Whoever prefills does not decode meanwhile, so
 //!   TPOT = (d + q·(f − d))·(1 + M), M being one's own. Mixed, nobody stops to decode; the busiest
-//!   replica has a second micro-batch in M/2 of all steps with prompts;
-//! - TPOT = d + what prompts cost in a round;
+//!   replica has a second micro-batch in M/2 of all steps with prompts, which takes what prompts take
+//!   by themselves;
+//! - TPOT = a round with its prompts;
 //! - TTFT = d/2 (half a round to wait, if others run) + the prompt's own steps + half of the other
 //!   micro-batches that wait. If all clients start at once and each sends w requests, the mean
 //!   moves by a w-th towards that of the start, (b + 1)/2 prompts in full micro-batches. Where an
@@ -27,25 +31,29 @@
 //!
 //! With one output token there are no rounds: T = TTFT = f + (b/n − 1)·g. Requests beyond the
 //! running ones wait for (waiting/b)·T.
+//!
+//! Every time is a maximum of sums of step times with weights that are not negative, latencies counted
+//! as what they exceed intervals by: no service improves because a step takes longer.
 
 use super::slope::Time;
 use super::{Load, StepTime};
 
-/// Times of the micro-batches of a replica, ns.
+/// Times of the micro-batches of a replica, ns; latency and interval of each kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Steps<T = f64> {
+    /// Pipeline stages.
+    pub stages: u64,
     /// Micro-batches of a decode round.
     pub micro_batches: u64,
-    /// Latency and interval of one of them.
+    /// A decode micro-batch.
     pub decode: (T, T),
-    /// The same of one request that attends to nothing but itself.
-    pub alone: (T, T),
     /// Requests of a prefill micro-batch.
     pub prefill_requests: u64,
-    /// Latency of a prefill micro-batch.
-    pub prefill: T,
-    /// Interval of prefill micro-batches.
-    pub prefill_interval: T,
+    /// A prefill micro-batch by itself.
+    pub prefill: (T, T),
+    /// A decode micro-batch in which a chunk of a prefill micro-batch rides; of no account where
+    /// prompts run by themselves.
+    pub mixed: (T, T),
     /// Interval of full prefill micro-batches, by request.
     pub crowded: T,
     /// Replicas that step together.
@@ -86,6 +94,12 @@ pub fn prefill_requests(load: &Load, batch: u64) -> u64 {
     (together as u64).clamp(1, most_prefill_requests(load))
 }
 
+/// Chunks in which a prefill micro-batch of so many requests rides in decode steps.
+pub fn chunks(load: &Load, requests: u64) -> u64 {
+    let tokens = load.isl.saturating_mul(requests);
+    tokens.div_ceil(load.prefill_tokens.max(1)).max(1)
+}
+
 /// Requests that a prefill micro-batch holds at most.
 pub(super) fn most_prefill_requests(load: &Load) -> u64 {
     /// Beyond this many requests a prefill micro-batch gains nothing.
@@ -118,7 +132,7 @@ pub fn cycle<T: Time>(load: &Load, batch: u64, steps: &Steps<T>) -> Cycle<T> {
     let together = steps.prefill_requests as f64;
     if rounds == 0.0 {
         let ahead = (batch as f64 / together - 1.0).max(0.0);
-        let ttft = steps.prefill + steps.prefill_interval * ahead;
+        let ttft = steps.prefill.0 + steps.prefill.1 * ahead;
         return Cycle { ttft, tpot: T::ZERO, stay: ttft };
     }
     if load.prefilled {
@@ -129,7 +143,7 @@ pub fn cycle<T: Time>(load: &Load, batch: u64, steps: &Steps<T>) -> Cycle<T> {
     let arriving = arriving(load, batch);
     let own = arriving / together;
     let tpot = match steps.lockstep {
-        0 | 1 => steps.round() + prompts.stall(own, steps),
+        0 | 1 => prompts.round(own, steps),
         replicas => {
             let room = batch.saturating_mul(replicas);
             let running = load.concurrency.map_or(room, |asked| asked.min(room));
@@ -151,7 +165,7 @@ pub fn cycle<T: Time>(load: &Load, batch: u64, steps: &Steps<T>) -> Cycle<T> {
 /// Mean time to the first token when all clients start at once.
 fn started<T: Time>(load: &Load, batch: u64, steady: T, steps: &Steps<T>) -> T {
     let Some(waves) = load.waves.filter(|_| batch > 1) else { return steady };
-    let crowd = steps.prefill - steps.prefill_interval;
+    let crowd = steps.prefill.0 - steps.prefill.1;
     let first = crowd + steps.crowded * ((batch as f64 + 1.0) / 2.0);
     steady + (first - steady).or_none() / waves.max(1) as f64
 }
@@ -181,28 +195,27 @@ struct Prompts<T> {
 
 impl<T: Time> Prompts<T> {
     fn of(load: &Load, steps: &Steps<T>) -> Self {
-        let Steps { prefill, prefill_interval, decode, alone, .. } = *steps;
-        if !load.scheduling.mixed {
-            let (latency, interval) = (prefill, prefill_interval);
-            return Prompts { mixed: false, chunks: 1.0, latency, interval };
-        }
-        let tokens = load.isl.saturating_mul(steps.prefill_requests);
-        let chunks = tokens.div_ceil(load.prefill_tokens.max(1)).max(1) as f64;
-        let latency = prefill / chunks + (decode.0 - alone.0).or_none();
-        let interval = prefill_interval / chunks + (decode.1 - alone.1).or_none();
-        Prompts { mixed: true, chunks, latency, interval }
+        let mixed = load.scheduling.mixed;
+        let chunks = if mixed { chunks(load, steps.prefill_requests) } else { 1 };
+        let (latency, interval) = if mixed { steps.mixed } else { steps.prefill };
+        Prompts { mixed, chunks: chunks as f64, latency, interval }
     }
 
-    /// What `batches` micro-batches of prompts cost a round.
-    fn stall(&self, batches: f64, steps: &Steps<T>) -> T {
+    /// A round in which `batches` micro-batches of prompts come.
+    fn round(&self, batches: f64, steps: &Steps<T>) -> T {
         let batches = batches * self.chunks;
-        let beside = if self.mixed { batches.min(steps.micro_batches as f64) } else { 0.0 };
-        let work = self.interval * batches - steps.decode.1 * beside;
+        let (round, interval) = (steps.micro_batches as f64, steps.decode.1);
+        let beside = if self.mixed { batches.min(round) } else { 0.0 };
+        let busy = (interval * (round - beside) + self.interval * batches).longer(steps.busy());
         // A lone one empties the pipeline; of many, each fills the gap behind the one before.
         let some = batches.min(1.0);
-        let drain = self.latency - self.interval - (steps.decode.0 - steps.decode.1);
-        let slack = steps.round() - steps.busy();
-        (work - slack).or_none() + drain.or_none() * (some * (1.0 - some / 2.0))
+        let part = some * (1.0 - some / 2.0);
+        let drain = self.latency - self.interval;
+        // No more of decoding passes meanwhile than there is of it in the round.
+        let passing = ((round - beside) / part).min(steps.stages.saturating_sub(1) as f64);
+        let waiting = steps.decode.0 - interval;
+        let of_busy = busy + (drain - interval * passing).or_none() * part;
+        (steps.decode.0 + (drain - waiting).or_none() * part).longer(of_busy)
     }
 
     /// TPOT where replicas step together: `own` micro-batches of prompts in a round are this
@@ -215,7 +228,7 @@ impl<T: Time> Prompts<T> {
             return step * (1.0 + own);
         }
         let pairs = all * self.chunks * own / 2.0;
-        step + (self.interval - steps.decode.1).or_none() * pairs.min(own.max(1.0))
+        step + steps.prefill.1 / self.chunks * pairs.min(own.max(1.0))
     }
 }
 
@@ -226,12 +239,12 @@ mod tests {
 
     fn steps(round: f64, prefill_requests: u64, prefill: f64) -> Steps {
         Steps {
+            stages: 1,
             micro_batches: 1,
             decode: (round, round),
-            alone: (round, round),
             prefill_requests,
-            prefill,
-            prefill_interval: prefill,
+            prefill: (prefill, prefill),
+            mixed: (prefill, prefill),
             crowded: prefill,
             lockstep: 1,
         }

@@ -14,7 +14,7 @@ use std::fmt;
 
 use crate::time::Ns;
 
-pub use cycle::{Cycle, Steps, cycle, micro_batches, most_output, prefill_requests};
+pub use cycle::{Cycle, Steps, chunks, cycle, micro_batches, most_output, prefill_requests};
 pub use search::serve;
 pub use slope::{SlopedCycle, Slopes, Time, sloped_cycle};
 
@@ -31,6 +31,15 @@ impl StepTime {
     /// A step of a single stage.
     pub fn single(time: Ns) -> StepTime {
         StepTime { latency: time, interval: time }
+    }
+
+    /// A step through stages that take so long.
+    pub fn of_stages(times: impl IntoIterator<Item = Ns>) -> StepTime {
+        let none = StepTime::single(Ns::ZERO);
+        times.into_iter().fold(none, |step, time| StepTime {
+            latency: step.latency + time,
+            interval: step.interval.max(time),
+        })
     }
 
     /// Latency and interval, ns.
@@ -60,6 +69,44 @@ pub struct Engine<'a> {
     /// One token for each of so many requests with a cache of so many tokens, one micro-batch of
     /// a replica.
     pub decode: &'a dyn Fn(u64, u64) -> StepTime,
+    /// Both in one step, one micro-batch of a replica; asked only where prompts ride in decode steps.
+    pub mixed: &'a dyn Fn(&Mixed) -> StepTime,
+}
+
+/// A decode step in which a chunk of prompts rides: operators run once on the tokens of both,
+/// attention of each by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mixed {
+    /// Prompts of the prefill micro-batch.
+    pub prompts: u64,
+    /// Tokens of a prompt.
+    pub isl: u64,
+    /// Steps over which the micro-batch spreads.
+    pub chunks: u64,
+    /// Requests that decode one token.
+    pub decodes: u64,
+    /// Tokens that each of them attends to.
+    pub context: u64,
+}
+
+impl Mixed {
+    /// A step of the prefill micro-batches of a load beside `decodes` requests.
+    pub fn of(load: &Load, prompts: u64, decodes: u64) -> Mixed {
+        let (isl, context) = (load.isl, load.mean_context());
+        Mixed { prompts, isl, chunks: chunks(load, prompts), decodes, context }
+    }
+
+    /// Tokens of a prompt in a step, with its part of the tokens that are decoded: what operators run on
+    /// for each prompt.
+    pub fn tokens(&self) -> u64 {
+        let own = self.isl.div_ceil(self.chunks.max(1));
+        own.saturating_add(self.decodes.div_ceil(self.prompts.max(1)))
+    }
+
+    /// Requests that are given a token by the step.
+    pub fn served(&self) -> u64 {
+        self.decodes.saturating_add(self.prompts.div_ceil(self.chunks.max(1)))
+    }
 }
 
 /// What is asked of the service.
@@ -159,7 +206,7 @@ impl Load {
     }
 
     /// Whether prompts share steps with decoding.
-    fn mixes(&self) -> bool {
+    pub fn mixes(&self) -> bool {
         self.scheduling.mixed && self.osl > 1 && !self.prefilled
     }
 
@@ -187,7 +234,7 @@ pub struct Serving {
     pub tpot: Ns,
     /// One decode round of all running requests.
     pub decode_step: Ns,
-    /// One prefill micro-batch, through all stages.
+    /// One prefill micro-batch by itself, through all stages.
     pub prefill_step: Ns,
     /// Part of `ttft` spent waiting for KV memory.
     pub queueing: Ns,

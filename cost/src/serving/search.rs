@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::curve::Curve;
 use super::cycle::{Cycle, Steps, cycle, most_prefill_requests, prefill_requests};
-use super::{Engine, Limit, Load, Objective, Serving, Unservable};
+use super::{Engine, Limit, Load, Mixed, Objective, Serving, Unservable};
 use crate::time::Ns;
 
 /// Exact evaluations of guesses.
@@ -20,7 +20,8 @@ const PROMISE: f64 = 1.005;
 /// Without a concurrency and for throughput, the batch is the one that yields most within the
 /// limits; for latency it is one request. With a concurrency, all of it runs that fits, or less
 /// where a limit asks for it; the rest waits. A batch that the load names is taken as far as it
-/// fits. The step functions are called at most 40 times for a `max_batch` of 4096.
+/// fits. The step functions are called at most 40 times for a `max_batch` of 4096, and 60 times where
+/// prompts ride in decode steps.
 ///
 /// # Errors
 /// [`Unservable`] says which limit even the smallest batch breaks.
@@ -37,7 +38,7 @@ fn run_batch(engine: &Engine, load: &Load, batch: u64) -> Result<Serving, Unserv
         return Err(Unservable::Steps);
     }
     let (most, capped_by) = capacity(engine, &Load { max_batch: batch, ..*load })?;
-    let chosen = Evaluated::exact(engine, load, most, &Fixed::of(engine, load));
+    let chosen = Evaluated::exact(engine, load, most, crowded(engine, load));
     accept(engine, load, chosen, capped_by)
 }
 
@@ -46,8 +47,8 @@ fn choose(engine: &Engine, load: &Load) -> Result<Serving, Unservable> {
         return Err(Unservable::Steps);
     }
     let (most, capped_by) = capacity(engine, load)?;
-    let fixed_steps = Fixed::of(engine, load);
-    let exact = |batch| Evaluated::exact(engine, load, batch, &fixed_steps);
+    let crowded = crowded(engine, load);
+    let exact = |batch| Evaluated::exact(engine, load, batch, crowded);
     let single = exact(1);
     check_single(load, &single)?;
     let fixed = match (load.concurrency, load.objective) {
@@ -63,7 +64,7 @@ fn choose(engine: &Engine, load: &Load) -> Result<Serving, Unservable> {
         };
     }
     let limited_by = |batch: u64| if batch == most { capped_by } else { stop_reason(load) };
-    let chosen = best(engine, load, most, fixed_steps)
+    let chosen = best(engine, load, most, crowded)
         .or(Some(single).filter(|single| single.within(engine, load)))
         .unwrap_or_else(|| exact(most));
     let limit = limited_by(chosen.batch);
@@ -99,28 +100,31 @@ fn capacity(engine: &Engine, load: &Load) -> Result<(u64, Limit), Unservable> {
     Ok(least.unwrap_or((1, Limit::MaxBatch)))
 }
 
-/// Step times that no batch changes, ns.
-#[derive(Clone, Copy)]
-struct Fixed {
-    /// Latency and interval of a decode step of one request and one token.
-    alone: (f64, f64),
-    /// Interval of the largest prefill micro-batch, by request.
-    crowded: f64,
+/// Interval of the largest prefill micro-batch, by request, ns; none where the load has no use for it.
+fn crowded(engine: &Engine, load: &Load) -> f64 {
+    let most = most_prefill_requests(load);
+    match load.waves {
+        Some(_) if !load.prefilled => (engine.prefill)(most, load.isl).as_f64().1 / most as f64,
+        _ => 0.0,
+    }
 }
 
-impl Fixed {
-    /// At most two calls of the step functions, none that the load has no use for.
-    fn of(engine: &Engine, load: &Load) -> Fixed {
-        let most = most_prefill_requests(load);
-        let alone = match load.mixes() {
-            true => (engine.decode)(1, 1).as_f64(),
-            false => (0.0, 0.0),
-        };
-        let crowded = match load.waves {
-            Some(_) if !load.prefilled => (engine.prefill)(most, load.isl).as_f64().1 / most as f64,
-            _ => 0.0,
-        };
-        Fixed { alone, crowded }
+/// Times of the steps of a batch: latency and interval, ns.
+struct Times {
+    decode: (f64, f64),
+    prefill: (f64, f64),
+    mixed: (f64, f64),
+}
+
+impl Times {
+    /// From the step functions: two calls, or three where prompts ride in decode steps and count by
+    /// themselves, too.
+    fn exact(engine: &Engine, load: &Load, batch: u64) -> Times {
+        Times {
+            decode: decode_step(engine, load, load.micro_batches(batch, engine.stages).1),
+            prefill: prefill_step(engine, load, prefill_requests(load, batch)),
+            mixed: mixed_step(engine, load, batch),
+        }
     }
 }
 
@@ -133,34 +137,20 @@ struct Evaluated {
 }
 
 impl Evaluated {
-    /// From the step functions: two calls.
-    fn exact(engine: &Engine, load: &Load, batch: u64, fixed: &Fixed) -> Evaluated {
-        let decode = |size| decode_step(engine, load, size);
-        let prefill = |requests| prefill_step(engine, load, requests);
-        Evaluated::from_steps(engine, load, batch, fixed, decode, prefill)
+    /// From the step functions.
+    fn exact(engine: &Engine, load: &Load, batch: u64, crowded: f64) -> Evaluated {
+        Evaluated::of(engine, load, batch, crowded, &Times::exact(engine, load, batch))
     }
 
-    /// From latency and interval of a decode micro-batch and of a prefill, by requests.
-    fn from_steps(
-        engine: &Engine,
-        load: &Load,
-        batch: u64,
-        fixed: &Fixed,
-        decode: impl FnOnce(u64) -> (f64, f64),
-        prefill: impl FnOnce(u64) -> (f64, f64),
-    ) -> Evaluated {
-        let (micro_batches, size) = load.micro_batches(batch, engine.stages);
-        let decode = decode(size);
-        let prefill_requests = prefill_requests(load, batch);
-        let (prefill, prefill_interval) = prefill(prefill_requests);
+    fn of(engine: &Engine, load: &Load, batch: u64, crowded: f64, times: &Times) -> Evaluated {
         let steps = Steps {
-            micro_batches,
-            decode,
-            alone: fixed.alone,
-            prefill_requests,
-            prefill,
-            prefill_interval,
-            crowded: fixed.crowded,
+            stages: engine.stages,
+            micro_batches: load.micro_batches(batch, engine.stages).0,
+            decode: times.decode,
+            prefill_requests: prefill_requests(load, batch),
+            prefill: times.prefill,
+            mixed: times.mixed,
+            crowded,
             lockstep: if engine.lockstep { engine.replicas } else { 1 },
         };
         Evaluated { batch, steps, cycle: cycle(load, batch, &steps) }
@@ -189,6 +179,14 @@ impl Evaluated {
         }
     }
 
+    /// A prefill micro-batch by itself, even where it rides in decode steps.
+    fn prompts(&self, engine: &Engine, load: &Load) -> Ns {
+        match load.mixes() {
+            true => (engine.prefill)(self.steps.prefill_requests, load.isl).latency,
+            false => Ns::from_ns(self.steps.prefill.0),
+        }
+    }
+
     /// Whether both limits hold.
     fn within(&self, engine: &Engine, load: &Load) -> bool {
         let holds = |time: f64, limit: Option<Ns>| limit.is_none_or(|l| time <= l.as_f64());
@@ -208,7 +206,7 @@ impl Evaluated {
             ttft: Ns::from_ns(self.cycle.ttft + queueing),
             tpot: Ns::from_ns(self.cycle.tpot),
             decode_step: Ns::from_ns(self.steps.round()),
-            prefill_step: Ns::from_ns(self.steps.prefill),
+            prefill_step: self.prompts(engine, load),
             queueing: Ns::from_ns(queueing),
             tokens_per_s_per_device: per_ns * 1e9 / engine.devices.max(1) as f64,
             limited_by,
@@ -259,8 +257,8 @@ fn stop_reason(load: &Load) -> Limit {
 /// is evaluated and becomes a sample, so the next one is nearer, until none promises more. After
 /// a guess that breaks a limit the next one stays further below it each time, for steps often
 /// grow by whole tiles.
-fn best(engine: &Engine, load: &Load, most: u64, fixed: Fixed) -> Option<Evaluated> {
-    let mut curves = Curves::sample(engine, load, most, fixed);
+fn best(engine: &Engine, load: &Load, most: u64, crowded: f64) -> Option<Evaluated> {
+    let mut curves = Curves::sample(engine, load, most, crowded);
     let mut batches = candidates(most, load.micro_batches.unwrap_or(engine.stages));
     let mut found: Option<Evaluated> = None;
     let mut back_off = BACK_OFF;
@@ -269,7 +267,7 @@ fn best(engine: &Engine, load: &Load, most: u64, fixed: Fixed) -> Option<Evaluat
             found.is_none_or(|found| guess.rate(load) > found.rate(load) * PROMISE)
         };
         let Some(guess) = curves.best(engine, load, &batches).filter(promises) else { break };
-        let exact = Evaluated::exact(engine, load, guess.batch, &curves.fixed);
+        let exact = Evaluated::exact(engine, load, guess.batch, crowded);
         curves.learn(engine, load, &exact);
         if exact.within(engine, load) {
             found = Some(found.map_or(exact, |found| better(load, found, exact)));
@@ -292,32 +290,52 @@ fn decode_step(engine: &Engine, load: &Load, size: u64) -> (f64, f64) {
     }
 }
 
-/// Latency and interval of a prefill micro-batch, ns; nothing if prompts come prefilled.
+/// Latency and interval of a prefill micro-batch by itself, ns; nothing if prompts come prefilled, or
+/// ride in decode steps and no figure asks for them alone.
 fn prefill_step(engine: &Engine, load: &Load, requests: u64) -> (f64, f64) {
-    if load.prefilled { (0.0, 0.0) } else { (engine.prefill)(requests, load.isl).as_f64() }
+    let asked = !load.mixes() || load.waves.is_some() || engine.lockstep && engine.replicas > 1;
+    match asked && !load.prefilled {
+        true => (engine.prefill)(requests, load.isl).as_f64(),
+        false => (0.0, 0.0),
+    }
 }
 
-/// Both step functions, sampled.
+/// Latency and interval of a decode micro-batch in which prompts ride, ns; nothing where none do.
+fn mixed_step(engine: &Engine, load: &Load, batch: u64) -> (f64, f64) {
+    if !load.mixes() {
+        return (0.0, 0.0);
+    }
+    let size = load.micro_batches(batch, engine.stages).1;
+    (engine.mixed)(&Mixed::of(load, prefill_requests(load, batch), size)).as_f64()
+}
+
+/// All step functions, sampled: over requests of a micro-batch, mixed steps over those of a replica.
 struct Curves {
     decode: Curve,
     prefill: Curve,
-    fixed: Fixed,
+    mixed: Curve,
+    crowded: f64,
 }
 
 impl Curves {
-    fn sample(engine: &Engine, load: &Load, most: u64, fixed: Fixed) -> Curves {
+    fn sample(engine: &Engine, load: &Load, most: u64, crowded: f64) -> Curves {
         let largest = load.micro_batches(most, engine.stages).1;
         let together = most_prefill_requests(load).min(most);
         Curves {
             decode: Curve::sample(largest, |size| decode_step(engine, load, size)),
             prefill: Curve::sample(together, |n| prefill_step(engine, load, n)),
-            fixed,
+            mixed: Curve::sample(most, |batch| mixed_step(engine, load, batch)),
+            crowded,
         }
     }
 
     fn at(&self, engine: &Engine, load: &Load, batch: u64) -> Evaluated {
-        let decode = |size| self.decode.at(size);
-        Evaluated::from_steps(engine, load, batch, &self.fixed, decode, |n| self.prefill.at(n))
+        let times = Times {
+            decode: self.decode.at(load.micro_batches(batch, engine.stages).1),
+            prefill: self.prefill.at(prefill_requests(load, batch)),
+            mixed: self.mixed.at(batch),
+        };
+        Evaluated::of(engine, load, batch, self.crowded, &times)
     }
 
     /// Adds the steps of an exact evaluation to the samples.
@@ -325,7 +343,8 @@ impl Curves {
         let (_, size) = load.micro_batches(exact.batch, engine.stages);
         let steps = &exact.steps;
         self.decode.insert(size, steps.decode);
-        self.prefill.insert(steps.prefill_requests, (steps.prefill, steps.prefill_interval));
+        self.prefill.insert(steps.prefill_requests, steps.prefill);
+        self.mixed.insert(exact.batch, steps.mixed);
     }
 
     /// The best of some batches.

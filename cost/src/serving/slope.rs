@@ -105,37 +105,37 @@ impl Time for Sloped {
     }
 }
 
-/// Slopes over the times of [`Steps`], by the names of its fields.
+/// Slopes over the times of [`Steps`], by the names of its fields: over latencies and intervals. A
+/// latency's slope is not negative, nor is the sum of both.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Slopes {
-    /// Over latency and interval of a decode micro-batch.
+    /// Over those of a decode micro-batch.
     pub decode: (f64, f64),
-    /// Over the same of one request that attends to nothing but itself; not positive.
-    pub alone: (f64, f64),
-    /// Over the latency of a prefill micro-batch.
-    pub prefill: f64,
-    /// Over the interval of prefill micro-batches.
-    pub prefill_interval: f64,
+    /// Over those of a prefill micro-batch by itself.
+    pub prefill: (f64, f64),
+    /// Over those of a decode micro-batch with a chunk of prompts.
+    pub mixed: (f64, f64),
     /// Over the interval of full prefill micro-batches, by request.
     pub crowded: f64,
 }
 
 impl Slopes {
     fn of(time: Sloped) -> Slopes {
-        let [d0, d1, a0, a1, prefill, prefill_interval, crowded] = time.by;
-        Slopes { decode: (d0, d1), alone: (a0, a1), prefill, prefill_interval, crowded }
+        let [d0, d1, p0, p1, m0, m1, crowded] = time.by;
+        Slopes { decode: (d0, d1), prefill: (p0, p1), mixed: (m0, m1), crowded }
     }
 
-    /// The sum of slopes times steps: what the time is at least, whatever the steps, as long as the
-    /// lone request's do not exceed those of decoding.
+    /// Slopes of latencies and intervals, kind by kind.
+    pub fn pairs(&self) -> [(f64, f64); 3] {
+        [self.decode, self.prefill, self.mixed]
+    }
+
+    /// The sum of slopes times steps: what the time is at least, whatever the steps.
     pub fn at(&self, steps: &Steps) -> f64 {
-        self.decode.0 * steps.decode.0
-            + self.decode.1 * steps.decode.1
-            + self.alone.0 * steps.alone.0
-            + self.alone.1 * steps.alone.1
-            + self.prefill * steps.prefill
-            + self.prefill_interval * steps.prefill_interval
-            + self.crowded * steps.crowded
+        let times = [steps.decode, steps.prefill, steps.mixed];
+        let pairs = self.pairs().into_iter().zip(times);
+        let sum: f64 = pairs.map(|(by, of)| by.0 * of.0 + by.1 * of.1).sum();
+        sum + self.crowded * steps.crowded
     }
 }
 
@@ -156,13 +156,14 @@ pub struct SlopedCycle {
 /// at any other steps of as many micro-batches, prompts and replicas, none of its times is less than
 /// [`Slopes::at`] them.
 pub fn sloped_cycle(load: &Load, batch: u64, steps: &Steps) -> SlopedCycle {
+    let pair = |of: (f64, f64), at: usize| (Sloped::input(of.0, at), Sloped::input(of.1, at + 1));
     let sloped = Steps {
+        stages: steps.stages,
         micro_batches: steps.micro_batches,
-        decode: (Sloped::input(steps.decode.0, 0), Sloped::input(steps.decode.1, 1)),
-        alone: (Sloped::input(steps.alone.0, 2), Sloped::input(steps.alone.1, 3)),
+        decode: pair(steps.decode, 0),
         prefill_requests: steps.prefill_requests,
-        prefill: Sloped::input(steps.prefill, 4),
-        prefill_interval: Sloped::input(steps.prefill_interval, 5),
+        prefill: pair(steps.prefill, 2),
+        mixed: pair(steps.mixed, 4),
         crowded: Sloped::input(steps.crowded, 6),
         lockstep: steps.lockstep,
     };
@@ -182,18 +183,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Times of a pipeline: decode, alone, prefill; latencies lie between one interval and all stages'.
+    /// Times of a pipeline: intervals of decode, prefill and mixed steps, each with the part that its
+    /// latency lies between one interval and all stages'.
     fn steps(load: &Load, batch: u64, stages: u64, lockstep: u64, times: [f64; 7]) -> Steps {
-        let [decode, spread, alone, alone_spread, prefill, prefill_spread, crowded] = times;
-        let latency = |interval: f64, spread: f64| interval * (1.0 + spread * (stages - 1) as f64);
-        let alone = decode * alone;
+        let [decode, prefill, mixed, decodes, prefills, mixes, crowded] = times;
+        let pair = |interval: f64, spread: f64| {
+            (interval * (1.0 + spread * (stages - 1) as f64), interval)
+        };
         Steps {
+            stages,
             micro_batches: micro_batches(batch, stages).0,
-            decode: (latency(decode, spread), decode),
-            alone: (latency(alone, alone_spread * spread), alone),
+            decode: pair(decode, decodes),
             prefill_requests: prefill_requests(load, batch),
-            prefill: latency(prefill, prefill_spread),
-            prefill_interval: prefill,
+            prefill: pair(prefill, prefills),
+            mixed: pair(mixed, mixes),
             crowded,
             lockstep,
         }
@@ -201,7 +204,7 @@ mod tests {
 
     fn any_times() -> impl Strategy<Value = [f64; 7]> {
         let part = || 0.0..1.0f64;
-        (1.0..1e3f64, part(), part(), part(), 1.0..1e5f64, part(), 0.0..1e4f64)
+        (1.0..1e3f64, 1.0..1e5f64, 1.0..1e5f64, part(), part(), part(), 0.0..1e4f64)
             .prop_map(|(a, b, c, d, e, f, g)| [a, b, c, d, e, f, g])
     }
 
@@ -244,6 +247,10 @@ mod tests {
             ] {
                 prop_assert!((slopes.at(&here) - at).abs() <= 1e-9 * at, "{slopes:?}");
                 prop_assert!(slopes.at(&there) <= time * (1.0 + 1e-9), "{slopes:?}");
+                for (latency, interval) in slopes.pairs() {
+                    let least = latency.min(latency + interval);
+                    prop_assert!(least >= -1e-9 * (latency.abs() + interval.abs()), "{slopes:?}");
+                }
             }
         }
 
@@ -254,16 +261,16 @@ mod tests {
             stages in 1u64..6,
             lockstep in 1u64..9,
             here in any_times(),
-            grow in prop::array::uniform4(1.0..3.0f64),
+            grow in prop::array::uniform5(1.0..3.0f64),
         ) {
             let here = steps(&load, batch, stages, lockstep, here);
-            let [decode, prefill, crowded, both] = grow;
+            let [decode, prefill, mixed, crowded, both] = grow;
             // A latency grows by no less than its interval.
             let wait = |(l, i): (f64, f64), by: f64| (l + i * (by - 1.0) * both, i * by);
             let there = Steps {
                 decode: wait(here.decode, decode),
-                prefill: here.prefill + here.prefill_interval * (prefill - 1.0) * both,
-                prefill_interval: here.prefill_interval * prefill,
+                prefill: wait(here.prefill, prefill),
+                mixed: wait(here.mixed, mixed),
                 crowded: here.crowded * crowded,
                 ..here
             };

@@ -7,11 +7,13 @@ mod basis;
 mod collect;
 mod fuse;
 mod memory;
+mod mixed;
 mod price;
 mod work;
 
 pub use basis::{Basis, Ground, Line};
 pub use memory::MemoryModel;
+pub use mixed::{MixedSizes, MixedSteps, Shared};
 pub use price::{Breakdown, Category, Priced};
 pub(crate) use price::{collective, price};
 pub use work::{Comm, Extent, Work};
@@ -78,11 +80,7 @@ impl StepModel {
 
     /// Time of a step through all stages, and the interval between micro-batches.
     pub fn time(&self, pricing: Pricing<'_>, bind: &Bindings) -> StepTime {
-        let times = self.stage_times(pricing, bind);
-        StepTime {
-            latency: times.iter().copied().fold(Ns::ZERO, |a, b| a + b),
-            interval: times.into_iter().max().unwrap_or(Ns::ZERO),
-        }
+        StepTime::of_stages(self.stage_times(pricing, bind))
     }
 
     /// Time by category, all stages together.
@@ -167,22 +165,32 @@ fn device_time(items: &[Item], pricing: Pricing<'_>, bind: &Bindings) -> Ns {
     priced.fold(Ns::ZERO, |a, b| a + b)
 }
 
-/// A stage's step, on the device and on the host. Steps of prompts are launched kernel by kernel;
-/// a CUDA graph launches those of decoding, if there are any.
+/// A stage's step, on the device and on the host.
 fn with_host(device: Ns, items: &[Item], profile: &Profile, bind: &Bindings) -> Ns {
     if device.is_infinite() {
         return device;
     }
-    let attention = items.iter().find_map(|item| match &item.work {
+    let requests = attends(items, bind).map_or(0, |(requests, _)| requests);
+    let launched = launched(items, profile, bind);
+    Ns::from_ns(profile.host.step(device.as_f64(), requests, launched))
+}
+
+/// Requests and new tokens of the attention of a stage, if there is any.
+fn attends(items: &[Item], bind: &Bindings) -> Option<(u64, u64)> {
+    items.iter().find_map(|item| match &item.work {
         Work::Attention { requests, new, .. } => Some((requests.eval(bind), new.eval(bind))),
         _ => None,
-    });
-    let (requests, new) = attention.unwrap_or((0, 1));
-    let launched = match new == 1 && profile.cuda_graphs {
+    })
+}
+
+/// Kernels that the host launches one by one. Steps of prompts are launched so; a CUDA graph launches
+/// those of decoding, if there are any.
+fn launched(items: &[Item], profile: &Profile, bind: &Bindings) -> u64 {
+    let decodes = attends(items, bind).is_none_or(|(_, new)| new == 1);
+    match decodes && profile.cuda_graphs {
         true => 0,
         false => items.iter().fold(0, |n: u64, item| n.saturating_add(item.times)),
-    };
-    Ns::from_ns(profile.host.step(device.as_f64(), requests, launched))
+    }
 }
 
 fn scaled(time: Ns, times: u64) -> Ns {

@@ -109,6 +109,27 @@ pub struct Comm {
 }
 
 impl Work {
+    /// Every extent that its time depends on.
+    pub fn dims(&self) -> Vec<Dim> {
+        match self {
+            Work::Gemm { batch, m, n, k, .. } => {
+                [batch, m, k].into_iter().chain(n).flat_map(|e| e.0.clone()).collect()
+            }
+            Work::Experts { tokens, hidden, inter, .. } => {
+                [tokens, hidden, inter].into_iter().flat_map(|e| e.0.clone()).collect()
+            }
+            Work::Attention { requests, new, context, kv_heads, group, qk_dim, v_dim, .. } => {
+                let heads = [kv_heads, group, qk_dim, v_dim].into_iter().flat_map(|e| e.0.clone());
+                [*requests, *new, *context].into_iter().chain(heads).collect()
+            }
+            Work::Stream { values } => values.iter().flat_map(|(ty, _)| ty.dims.clone()).collect(),
+            Work::Sampling { rows, vocab } => rows.0.iter().copied().chain([*vocab]).collect(),
+            Work::Communicate(comm) => {
+                comm.before.dims.iter().chain(&comm.after.dims).copied().collect()
+            }
+        }
+    }
+
     /// Where reports count it.
     pub fn category(&self) -> Category {
         match self {

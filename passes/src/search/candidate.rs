@@ -237,12 +237,7 @@ impl<'a> Evaluator<'a> {
         let ByRule { degrees, exchange, groups, pins: further } = *by;
         let mut pins = megatron::pins(groups, phase, exchange);
         pins.extend_from_slice(further);
-        let new = match phase {
-            Phase::Prefill => self.load.isl,
-            Phase::Decode => 1,
-        };
-        let requests = degrees.dp.saturating_mul(64);
-        let sizes = [("B", requests), ("S", new), ("C", self.max_len)];
+        let sizes = step_sizes(phase, degrees, self.load.isl, self.max_len);
         lower(&Lowering { groups, pins: &pins, sizes: &sizes, stage_layers: &[] })
     }
 
@@ -398,7 +393,7 @@ impl<'a> Evaluator<'a> {
         // Rates are quotients of a few floating-point operations; this much is beyond rounding.
         const SLACK: f64 = 1e-9;
         let terms = self.terms();
-        let step = |requests, tokens| prefill.prompts(&terms, degrees.dp, requests, tokens);
+        let step = |requests, tokens| prefill.least(&terms, degrees.dp, requests, tokens);
         let most = most_output(degrees.devices(), degrees.dp, &self.load, &step);
         self.load.objective == Objective::Throughput
             && most < best.serving.tokens_per_s_per_device * (1.0 - SLACK)
@@ -462,6 +457,21 @@ fn better(
         (Ok(a), Ok(b)) => compare(load, b, a).is_gt(),
         (first, second) => first.is_err() && second.is_ok(),
     }
+}
+
+/// Sizes for which passes choose collectives, by the names of the symbols: 64 requests a replica, the
+/// new tokens of each, the longest context.
+pub fn step_sizes(
+    phase: Phase,
+    degrees: &Degrees,
+    isl: u64,
+    max_len: u64,
+) -> [(&'static str, u64); 3] {
+    let new = match phase {
+        Phase::Prefill => isl,
+        Phase::Decode => 1,
+    };
+    [("B", degrees.dp.saturating_mul(64)), ("S", new), ("C", max_len)]
 }
 
 /// Values of the symbols of a phase: requests, new tokens, cached tokens, and what windows keep.

@@ -1,6 +1,6 @@
 //! Plans whose layouts are chosen operator by operator: lowering and evaluating them.
 
-use super::candidate::{Evaluated, Evaluator, Lowered, Refusal};
+use super::candidate::{Evaluated, Evaluator, Lowered, Refusal, step_sizes};
 use super::headline::{Headline, headline};
 use super::ready::{Priceable, Ready};
 use crate::pipeline::lower_scheduled;
@@ -77,10 +77,9 @@ impl Evaluator<'_> {
         layouts: &Layouts,
         observe: &mut dyn FnMut(Phase, &'static str, &Module),
     ) -> Result<Lowered> {
-        let requests = degrees.dp.saturating_mul(64);
         let stage_layers = self.stages(degrees)?;
-        let mut run = |phase, logical: &Module, schedule: &Schedule, new: u64| {
-            let sizes = [("B", requests), ("S", new), ("C", self.max_len)];
+        let mut run = |phase, logical: &Module, schedule: &Schedule| {
+            let sizes = step_sizes(phase, degrees, self.load.isl, self.max_len);
             let options = Options {
                 sizes: sizes.map(|(name, size)| (name.to_string(), size)).to_vec(),
                 stage_layers: stage_layers.clone(),
@@ -89,9 +88,8 @@ impl Evaluator<'_> {
             let observe = &mut |pass, module: &Module| observe(phase, pass, module);
             lower_scheduled(logical, schedule, &options, observe)
         };
-        let new = self.load.isl;
-        let prefill = run(Phase::Prefill, self.prefill, &layouts.prefill, new)?;
-        let decode = run(Phase::Decode, self.decode, &layouts.decode, 1)?;
+        let prefill = run(Phase::Prefill, self.prefill, &layouts.prefill)?;
+        let decode = run(Phase::Decode, self.decode, &layouts.decode)?;
         let nothing = Provenance::default;
         Ok(Lowered {
             prefill: (prefill, nothing()),

@@ -5,6 +5,7 @@ mod candidate;
 mod decided;
 mod degrees;
 mod exact;
+mod frontier;
 mod headline;
 mod infeasible;
 mod layouts;
@@ -15,9 +16,9 @@ mod ready;
 
 pub use algebra::{Algebra, PhaseAlgebra};
 pub use candidate::{
-    Evaluated, Evaluator, Lowered, Refusal, WORKSPACE_BYTES, Ways, best, bindings,
+    Evaluated, Evaluator, Lowered, Refusal, WORKSPACE_BYTES, Ways, best, bindings, step_sizes,
 };
-pub use exact::{BANS, Proof};
+pub use exact::{BANS, Point, Points, Proof, Stop};
 pub use headline::Headline;
 pub use infeasible::{Asked, Requests, explain as explain_infeasible};
 pub use layouts::Layouts;

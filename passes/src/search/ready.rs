@@ -1,13 +1,14 @@
 //! A plan whose programs are lowered once and priced under any load.
 
 use super::candidate::{Evaluated, Refusal, WORKSPACE_BYTES, bindings};
-use crate::evaluate::{Breakdown, MemoryModel, Pricing, StepModel};
+use crate::evaluate::{Breakdown, MemoryModel, MixedSizes, MixedSteps, Pricing, Shared, StepModel};
 use crate::strategy::megatron::{ExpertExchange, Phase};
 use crate::strategy::{Degrees, Groups};
 use shardc_cost::machine::Cluster;
 use shardc_cost::memory::Memory;
 use shardc_cost::profile::Profile;
-use shardc_cost::serving::{Engine, Load, Serving, StepTime, serve};
+use shardc_cost::serving::{Engine, Load, Mixed, Serving, StepTime, serve};
+use shardc_cost::time::Ns;
 use shardc_ir::diag::Result;
 use shardc_ir::graph::Module;
 
@@ -58,6 +59,39 @@ impl Priceable {
         tokens: u64,
     ) -> StepTime {
         self.step(terms, dp, requests, tokens, tokens)
+    }
+
+    /// A step of a chunk of prompts beside decoding; this is the program of prompts.
+    fn mixed(
+        &self,
+        decode: Option<&Priceable>,
+        terms: &Terms<'_>,
+        dp: u64,
+        step: &Mixed,
+    ) -> StepTime {
+        let requests = dp.saturating_mul(step.prompts);
+        let decodes = dp.saturating_mul(step.decodes);
+        let sizes = MixedSizes {
+            shared: Shared::of(&self.module, dp, step),
+            prompts: bindings(&self.module, requests, step.isl, step.isl),
+            chunks: step.chunks,
+            decoding: decode
+                .map_or_else(Default::default, |d| bindings(&d.module, decodes, 1, step.context)),
+            served: step.served(),
+        };
+        let decoding = decode.map(|d| &d.steps);
+        MixedSteps { prompts: &self.steps, decoding }.time(terms.pricing(), &sizes)
+    }
+
+    /// What whole prompts take at least, whether they run by themselves or ride in decode steps.
+    pub(super) fn least(&self, terms: &Terms<'_>, dp: u64, requests: u64, isl: u64) -> StepTime {
+        if !terms.load.mixes() {
+            return self.prompts(terms, dp, requests, isl);
+        }
+        let step = Mixed::of(&terms.load, requests, 0);
+        let one = self.mixed(None, terms, dp, &step);
+        let all = |time: Ns| Ns::from_ns(time.as_f64() * step.chunks as f64);
+        StepTime { latency: all(one.latency), interval: all(one.interval) }
     }
 }
 
@@ -149,6 +183,7 @@ impl Ready {
         let dp = self.degrees.dp;
         let prefill = |requests, tokens| self.prefill.prompts(terms, dp, requests, tokens);
         let decode = |requests, context| self.decode.step(terms, dp, requests, 1, context);
+        let mixed = |step: &Mixed| self.prefill.mixed(Some(&self.decode), terms, dp, step);
         let engine = Engine {
             devices: self.degrees.devices(),
             replicas: self.degrees.dp,
@@ -158,6 +193,7 @@ impl Ready {
             kv_bytes_per_request: kv_per_request,
             prefill: &prefill,
             decode: &decode,
+            mixed: &mixed,
         };
         match serve(&engine, &terms.load) {
             Err(cause) => Err(Refusal::Service { memory, cause }),

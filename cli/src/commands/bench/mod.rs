@@ -3,6 +3,7 @@
 
 mod accuracy;
 mod certificate;
+mod exact;
 mod fleet;
 mod search;
 mod serving;
@@ -53,6 +54,7 @@ pub struct BenchArgs {
 /// Benchmarks of their own.
 #[derive(Clone, Debug, clap::Subcommand)]
 enum What {
+    Exact(exact::ExactArgs),
     Search(search::SearchArgs),
     Fleet(fleet::FleetArgs),
 }
@@ -62,6 +64,7 @@ enum What {
 /// Errors: input that cannot be read, or a model that does not fit the cluster.
 pub fn run(args: &BenchArgs) -> Outcome {
     match &args.what {
+        Some(What::Exact(args)) => return exact::run(args),
         Some(What::Search(args)) => return search::run(args),
         Some(What::Fleet(args)) => return fleet::run(args),
         None => {}

@@ -56,6 +56,7 @@ pub fn proof(proof: &Proof) -> Value {
             "bound": proof.bound,
             "reached": proof.reached,
             "looks": proof.looks,
+            "stop": proof.stop.to_string(),
             "cells": proof.cells,
             "bans": BANS,
         }),

@@ -254,14 +254,15 @@ const LOOSE: f64 = 0.2;
 
 /// How good a plan is, in a sentence.
 fn quality(proof: &Proof) -> String {
+    let stop = proof.stop;
     match &proof.unsearched {
         Some(reason) => format!("the best degrees; layouts were not searched: {reason}"),
         None if proof.gap() > LOOSE => format!(
-            "at most {:.0} % better is possible in this space under this cost model: a loose bound",
+            "at most {:.0} % better is possible in this space under this cost model, a loose bound; {stop}",
             proof.gap() * 100.0
         ),
         None => format!(
-            "within {:.1} % of the best possible in this space under this cost model",
+            "within {:.1} % of the best possible in this space under this cost model; {stop}",
             proof.gap() * 100.0
         ),
     }

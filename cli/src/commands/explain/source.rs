@@ -14,7 +14,7 @@ use shardc_passes::evaluate::Pricing;
 use shardc_passes::explain::{Stated, Subject};
 use shardc_passes::schedule::tree::Node;
 use shardc_passes::schedule::{self, Schedule};
-use shardc_passes::search::Evaluator;
+use shardc_passes::search::{Evaluator, step_sizes};
 use shardc_passes::strategy::megatron::Phase;
 use shardc_passes::strategy::{Degrees, Facts, Groups};
 use std::path::Path;
@@ -129,7 +129,7 @@ fn stated(
         requests: degrees.dp.saturating_mul(requests),
         new,
         context,
-        sizes: [("B", degrees.dp.saturating_mul(64)), ("S", new), ("C", max_len)],
+        sizes: step_sizes(phase, degrees, isl, max_len),
     }
 }
 

@@ -5,15 +5,14 @@
 //! stages and its interval is the longest of them; a stage takes what its device is busy for and what
 //! the host adds, or what the host needs beside it if that is longer. Each maximum is bounded by one
 //! of its sides, the one that counts at some known steps, so the weights are right there and safe
-//! elsewhere. The step of a lone request is the only one with negative weight; its maxima are bounded
-//! from above, once for each side that may count.
+//! elsewhere. No weight is negative.
 
 use super::block::{Times, Weights};
-use super::cover::{lone, mix};
-use super::phase::{Planes, Share, Solution};
+use super::phase::{Planes, Solution};
 use shardc_cost::profile::Host;
 use shardc_cost::serving::{
-    Cycle, Load, Objective, Slopes, Steps, cycle, micro_batches, prefill_requests, sloped_cycle,
+    Cycle, Load, Mixed, Objective, Slopes, Steps, cycle, micro_batches, prefill_requests,
+    sloped_cycle,
 };
 use shardc_cost::time::Ns;
 
@@ -33,11 +32,11 @@ pub(super) struct Target {
     pub constant: f64,
 }
 
-/// Device times of the stages of both phases; kernels of theirs that no graph launches.
+/// Device times of the stages, prefill first: of a step by itself, and of a phase's part of a step in
+/// which prompts ride. Kernels of theirs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Busy {
-    pub decode: Vec<Times>,
-    pub prefill: Vec<Times>,
+    pub phases: [Vec<Times>; 2],
     pub kernels: [Vec<f64>; 2],
 }
 
@@ -70,10 +69,47 @@ impl Busy {
     /// Those of a solution of each phase.
     pub fn of(prefill: &Solution, decode: &Solution) -> Self {
         Busy {
-            decode: decode.stages.clone(),
-            prefill: prefill.stages.clone(),
+            phases: [prefill.stages.clone(), decode.stages.clone()],
             kernels: [prefill.kernels.clone(), decode.kernels.clone()],
         }
+    }
+
+    /// Device times of a kind of step.
+    fn stages(&self, kind: Kind) -> Vec<f64> {
+        let [prefill, decode] = &self.phases;
+        let both = prefill.iter().zip(decode);
+        match kind {
+            Kind::Prefill => prefill.iter().map(|t| t[0]).collect(),
+            Kind::Decode => decode.iter().map(|t| t[0]).collect(),
+            Kind::Mixed => both.map(|(p, d)| p[1] + d[1]).collect(),
+        }
+    }
+}
+
+/// A kind of step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Prompts by themselves.
+    Prefill,
+    /// Decoding by itself.
+    Decode,
+    /// Decoding in which prompts ride.
+    Mixed,
+}
+
+impl Kind {
+    /// The phases whose work it does, prefill first, and which of their times that is.
+    fn work(self) -> &'static [(usize, usize)] {
+        match self {
+            Kind::Prefill => &[(0, 0)],
+            Kind::Decode => &[(1, 0)],
+            Kind::Mixed => &[(0, 1), (1, 1)],
+        }
+    }
+
+    /// The phase whose kernels are launched.
+    fn launches(self) -> usize {
+        usize::from(self == Kind::Decode)
     }
 }
 
@@ -89,9 +125,31 @@ impl Service<'_> {
         micro_batches(batch, self.stages).1
     }
 
-    fn launched(&self, prompts: bool, kernels: f64) -> u64 {
-        let replayed = self.cuda_graphs && (!prompts || self.load.isl == 1);
-        if replayed { 0 } else { kernels.round() as u64 }
+    /// Whether prefill steps by themselves count.
+    pub fn prompts_alone(&self) -> bool {
+        let load = self.load;
+        !load.prefilled && (!load.mixes() || self.lockstep || load.waves.is_some())
+    }
+
+    /// A decode step in which prompts ride, of a replica of `batch` requests; none where none do.
+    pub fn mixed(&self, batch: u64) -> Option<Mixed> {
+        let prompts = prefill_requests(self.load, batch);
+        self.load.mixes().then(|| Mixed::of(self.load, prompts, self.size(batch)))
+    }
+
+    /// Requests that a kind of step serves.
+    fn served(&self, kind: Kind, batch: u64) -> u64 {
+        match kind {
+            Kind::Prefill => prefill_requests(self.load, batch),
+            Kind::Decode => self.size(batch),
+            Kind::Mixed => self.mixed(batch).map_or(0, |step| step.served()),
+        }
+    }
+
+    /// Kernels of a stage that no graph launches.
+    fn launched(&self, kind: Kind, kernels: f64) -> u64 {
+        let decodes = kind == Kind::Decode || self.load.isl == 1;
+        if self.cuda_graphs && decodes { 0 } else { kernels.round() as u64 }
     }
 
     /// A stage's step.
@@ -109,26 +167,28 @@ impl Service<'_> {
         Side { device: BESIDE, constant }
     }
 
+    /// Times of the stages in a kind of step, host time included.
+    fn stages(&self, kind: Kind, batch: u64, busy: &Busy) -> Vec<f64> {
+        let served = self.served(kind, batch);
+        let step = |(device, kernels): (&f64, &f64)| {
+            self.step(*device, served, self.launched(kind, *kernels))
+        };
+        busy.stages(kind).iter().zip(&busy.kernels[kind.launches()]).map(step).collect()
+    }
+
     /// The steps of a batch.
     fn steps(&self, batch: u64, busy: &Busy) -> Steps {
-        let together = prefill_requests(self.load, batch);
-        let (micro_batches, size) = micro_batches(batch, self.stages);
-        let decode = |which: usize, requests: u64| {
-            let of =
-                |(t, k): (&Times, &f64)| self.step(t[which], requests, self.launched(false, *k));
-            ends(busy.decode.iter().zip(&busy.kernels[1]).map(of))
+        let ends = |asked: bool, kind: Kind| match asked {
+            true => ends(self.stages(kind, batch, busy)),
+            false => (0.0, 0.0),
         };
-        let of = |(t, k): (&Times, &f64)| self.step(t[0], together, self.launched(true, *k));
-        let prefill = ends(busy.prefill.iter().zip(&busy.kernels[0]).map(of));
-        let (rounds, mixed) = (self.load.osl > 1, self.load.scheduling.mixed);
-        let prompts = !self.load.prefilled;
         Steps {
-            micro_batches,
-            decode: if rounds { decode(0, size) } else { (0.0, 0.0) },
-            alone: if rounds && mixed && prompts { decode(1, 1) } else { (0.0, 0.0) },
-            prefill_requests: together,
-            prefill: if prompts { prefill.0 } else { 0.0 },
-            prefill_interval: if prompts { prefill.1 } else { 0.0 },
+            stages: self.stages,
+            micro_batches: micro_batches(batch, self.stages).0,
+            decode: ends(self.load.osl > 1, Kind::Decode),
+            prefill_requests: prefill_requests(self.load, batch),
+            prefill: ends(self.prompts_alone(), Kind::Prefill),
+            mixed: ends(self.load.mixes(), Kind::Mixed),
             crowded: 0.0,
             lockstep: if self.lockstep { self.replicas } else { 1 },
         }
@@ -169,8 +229,8 @@ impl Service<'_> {
     }
 
     /// Slopes of one of the times of batches from the first on, that hold up to the last as long as
-    /// prefill takes as many requests together: those at known steps, and those where prompts cost
-    /// little, each of which bounds by itself.
+    /// prefill takes as many requests together: those at known steps, those where prompts drain the
+    /// pipeline no faster than they fill it, and those where prompts cost nothing. Each bounds by itself.
     pub fn slopes_over(&self, (batch, last): (u64, u64), busy: &Busy, what: What) -> [Slopes; 3] {
         let few = (batch..=last).map(|b| micro_batches(b, self.stages).0).min();
         let steps = self.steps(batch, busy);
@@ -182,166 +242,84 @@ impl Service<'_> {
                 What::Tpot => sloped.tpot,
             }
         };
-        // Prompts that drain the pipeline no faster than they fill it.
-        let filling = of(&Steps { prefill: steps.prefill_interval, ..steps });
-        let plain = of(&Steps { prefill: 0.0, prefill_interval: 0.0, ..steps });
-        let slopes = of(&steps);
-        let rising = slopes.decode.0 >= 0.0 && slopes.decode.1 >= 0.0;
-        if !rising || slopes.prefill_interval < 0.0 {
-            return [filling, filling, plain];
+        let filling = |(_, interval): (f64, f64)| (interval, interval);
+        let none = (0.0, 0.0);
+        [
+            of(&steps),
+            of(&Steps { prefill: filling(steps.prefill), mixed: filling(steps.mixed), ..steps }),
+            of(&Steps { prefill: none, mixed: none, ..steps }),
+        ]
+    }
+
+    /// Sums of a single kind of step. Where replicas step together, or stages empty and fill, what steps
+    /// count at a batch is no mean of what they count at a smaller and at a larger one, so each must be
+    /// known by itself.
+    pub fn units(&self) -> Vec<Slopes> {
+        if self.load.prefilled || self.load.osl == 1 || (self.stages == 1 && !self.lockstep) {
+            return Vec::new();
         }
-        // What prompts cost beyond a lone request's step would reward slow decoding without end, so no
-        // more of it is counted than keeps it from that.
-        let part =
-            |(all, none): (f64, f64)| if all < 0.0 { none.max(0.0) / (none - all) } else { 1.0 };
-        let least = |slopes: &Slopes| {
-            // A single stage's latency is its interval.
-            let parts = lone(slopes).into_iter().zip(lone(&plain)).map(part);
-            parts.skip(usize::from(self.stages == 1)).fold(1.0, f64::min)
+        let (none, one) = (Slopes::default(), (0.0, 1.0));
+        let waits = self.lockstep && self.stages > 1;
+        let all = [
+            Some(Slopes { decode: one, ..none }),
+            Some(Slopes { mixed: one, ..none }).filter(|_| self.load.mixes()),
+            Some(Slopes { prefill: one, ..none }).filter(|_| self.prompts_alone()),
+            Some(Slopes { decode: (1.0, 0.0), ..none }).filter(|_| waits),
+            Some(Slopes { mixed: (1.0, 0.0), ..none }).filter(|_| waits && self.load.mixes()),
+        ];
+        all.into_iter().flatten().collect()
+    }
+
+    /// The bound of one of the times of a batch that counts at known steps.
+    pub fn target(&self, batch: u64, planes: [&Planes; 2], busy: &Busy, slopes: &Slopes) -> Target {
+        let aim = |phase: usize| Aim {
+            parts: vec![[0.0; 2]; planes[phase].parts.len()],
+            sends: vec![[0.0; 2]; planes[phase].shares.len().saturating_sub(1)],
         };
-        let kept = |slopes: Slopes| match least(&slopes) {
-            part if part < 1.0 => mix(&plain, &slopes, part),
-            _ => slopes,
-        };
-        let (slopes, filling) = (kept(slopes), kept(filling));
-        let prefill = |s: &Slopes| s.prefill + s.prefill_interval;
-        match prefill(&filling) > prefill(&slopes) {
-            true => [filling, slopes, plain],
-            false => [slopes, filling, plain],
+        let mut target = Target { aims: [aim(0), aim(1)], constant: 0.0 };
+        for (kind, slopes) in [
+            (Kind::Decode, slopes.decode),
+            (Kind::Prefill, slopes.prefill),
+            (Kind::Mixed, slopes.mixed),
+        ] {
+            if slopes != (0.0, 0.0) {
+                self.count(&mut target, kind, (batch, planes, busy), slopes);
+            }
         }
+        target
     }
 
-    /// The bounds of one of the times of a batch that count at known steps: no plan does better than
-    /// all of them.
-    pub fn targets(
+    /// Counts a kind of step, whose latency and interval have such slopes: for each stage what its
+    /// device is busy for, or the host.
+    fn count(
         &self,
-        batch: u64,
-        planes: [&Planes; 2],
-        busy: &Busy,
-        slopes: &Slopes,
-    ) -> Vec<Target> {
-        let prefill = self.prompts(batch, planes[0], busy, slopes);
-        let (lone, host) = (slopes.alone, self.host.step(f64::NEG_INFINITY, 1, 0));
-        let aims = |decode| [prefill.0.clone(), decode];
-        let (mut hosted, beside) = self.rounds(batch, planes[1], busy, slopes, (0.0, 0.0));
-        if lone == (0.0, 0.0) {
-            return vec![Target { aims: aims(hosted), constant: prefill.1 + beside }];
-        }
-        let uneven = Uneven::of(&planes[1].shares);
-        // As much of decoding as a lone request's step is taken from is a device's time, like that.
-        let kept = (-lone.0, -lone.1);
-        let mut decode = self.rounds(batch, planes[1], busy, slopes, kept);
-        let constant = prefill.1 + decode.1;
-        for (i, weights) in decode.0.parts.iter_mut().enumerate() {
-            weights[1] += lone.0 * (1.0 + uneven.over[i]) + lone.1 * uneven.most[i];
-        }
-        let last = decode.0.sends.len();
-        for (stage, weights) in decode.0.sends.iter_mut().enumerate() {
-            weights[1] += lone.0 + if stage + 1 == last { lone.1 } else { 0.0 };
-        }
-        let each = lone.0 * self.stages as f64 + lone.1;
-        let constant_there = constant + each * self.host.serial_ns;
-        let device = Target { aims: aims(decode.0), constant: constant_there };
-        if self.host.serial_ns >= host {
-            return vec![device];
-        }
-        for (i, weights) in hosted.parts.iter_mut().enumerate() {
-            let beyond = uneven.most[i] - 1.0 / self.stages as f64;
-            weights[1] += lone.0 * uneven.over[i] + lone.1 * beyond;
-        }
-        let constant = prefill.1 + beside + each * host;
-        let hosted = Target { aims: aims(hosted), constant };
-        vec![device, hosted]
-    }
-
-    /// The bound of what prefill adds.
-    fn prompts(&self, batch: u64, planes: &Planes, busy: &Busy, slopes: &Slopes) -> (Aim, f64) {
-        let requests = prefill_requests(self.load, batch);
-        let sides: Vec<Side> = (busy.prefill.iter().enumerate())
-            .map(|(stage, t)| {
-                let fewest = self.launched(true, planes.fewest_kernels(stage));
-                self.side(t[0], requests, fewest)
-            })
-            .collect();
-        let slopes = (slopes.prefill, slopes.prefill_interval);
-        self.aim(planes, &busy.prefill, &sides, slopes, (0.0, 0.0))
-    }
-
-    /// The bound of what decoding adds, the lone request aside; so much of latency and interval is what
-    /// devices take.
-    fn rounds(
-        &self,
-        batch: u64,
-        planes: &Planes,
-        busy: &Busy,
-        slopes: &Slopes,
-        kept: (f64, f64),
-    ) -> (Aim, f64) {
-        let size = self.size(batch);
-        let sides: Vec<Side> = (busy.decode.iter().enumerate())
-            .map(|(stage, t)| {
-                let fewest = self.launched(false, planes.fewest_kernels(stage));
-                self.side(t[0], size, fewest)
-            })
-            .collect();
-        self.aim(planes, &busy.decode, &sides, slopes.decode, kept)
-    }
-
-    /// The weights of the stages' devices, where latency and interval have such slopes; as much as is
-    /// `kept` is taken for what devices are busy for, the rest for the side that counts.
-    fn aim(
-        &self,
-        planes: &Planes,
-        busy: &[Times],
-        sides: &[Side],
+        target: &mut Target,
+        kind: Kind,
+        (batch, planes, busy): (u64, [&Planes; 2], &Busy),
         (latency, interval): (f64, f64),
-        kept: (f64, f64),
-    ) -> (Aim, f64) {
-        let longest = (0..busy.len()).max_by(|a, b| busy[*a][0].total_cmp(&busy[*b][0]));
-        let of = |stage: usize, (latency, interval): (f64, f64)| {
-            latency + if Some(stage) == longest { interval } else { 0.0 }
-        };
-        let mut aim = Aim {
-            parts: vec![[0.0; 2]; planes.parts.len()],
-            sends: vec![[0.0; 2]; busy.len().saturating_sub(1)],
-        };
-        let mut constant = 0.0;
-        for (stage, side) in sides.iter().enumerate() {
-            let all = of(stage, (latency, interval));
-            let kept = of(stage, kept).min(all);
-            let weight = kept + (all - kept) * side.device;
-            constant += kept * self.host.serial_ns + (all - kept) * side.constant;
-            for (part, share) in aim.parts.iter_mut().zip(&planes.shares[stage]) {
-                part[0] += weight * share;
-            }
-            if let Some(send) = aim.sends.get_mut(stage) {
-                send[0] += weight;
+    ) {
+        let times = self.stages(kind, batch, busy);
+        let longest = (0..times.len()).max_by(|a, b| times[*a].total_cmp(&times[*b]));
+        let (devices, served) = (busy.stages(kind), self.served(kind, batch));
+        for (stage, device) in devices.into_iter().enumerate() {
+            let fewest = planes[kind.launches()].fewest_kernels(stage);
+            let side = self.side(device, served, self.launched(kind, fewest));
+            let all = latency + if Some(stage) == longest { interval } else { 0.0 };
+            target.constant += all * side.constant;
+            for &(phase, time) in kind.work() {
+                let aim = &mut target.aims[phase];
+                for (part, share) in aim.parts.iter_mut().zip(&planes[phase].shares[stage]) {
+                    part[time] += all * side.device * share;
+                }
+                if let Some(send) = aim.sends.get_mut(stage) {
+                    send[time] += all * side.device;
+                }
             }
         }
-        (aim, constant)
-    }
-}
-
-/// How unevenly stages share the parts.
-struct Uneven {
-    /// By part, how much stages have beyond an even share, all together.
-    over: Vec<f64>,
-    /// By part, the most that a stage has.
-    most: Vec<f64>,
-}
-
-impl Uneven {
-    fn of(shares: &[Share]) -> Self {
-        let even = 1.0 / shares.len() as f64;
-        let parts = shares.first().map_or(0, Vec::len);
-        let of = |add: &dyn Fn(f64, f64) -> f64| {
-            (0..parts).map(|i| shares.iter().fold(0.0, |sum, s| add(sum, s[i]))).collect()
-        };
-        Uneven { over: of(&|sum, s| sum + (s - even).max(0.0)), most: of(&f64::max) }
     }
 }
 
 /// Sum and maximum.
-fn ends(times: impl Iterator<Item = f64>) -> (f64, f64) {
-    times.fold((0.0, 0.0), |(sum, most), t| (sum + t, f64::max(most, t)))
+fn ends(times: Vec<f64>) -> (f64, f64) {
+    times.into_iter().fold((0.0, 0.0), |(sum, most), t| (sum + t, f64::max(most, t)))
 }

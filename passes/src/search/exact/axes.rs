@@ -209,6 +209,11 @@ impl Lattice {
         (0..self.kinds.len()).map(|k| self.of_kind(state, k)[on]).collect()
     }
 
+    /// Axes of one use, of all kinds together.
+    pub fn count(&self, state: State, on: usize) -> u8 {
+        (0..self.kinds.len()).map(|k| self.of_kind(state, k)[on]).sum()
+    }
+
     /// Devices along one use.
     pub fn parts(&self, state: State, on: usize) -> u64 {
         self.parts[state * self.uses + on]

@@ -3,11 +3,11 @@
 
 use super::solve::INF;
 
-/// What one time counts in the sum that is minimised: for the step that is priced, and for that of a
-/// lone request.
+/// What times count in the sum that is minimised: of a step of the phase by itself, and of its part of
+/// a step in which prompts ride.
 pub(super) type Weights = [f64; 2];
 
-/// A time of the step that is priced and of a lone request's, ns.
+/// The time of a step of the phase by itself, and of its part of a step in which prompts ride, ns.
 pub(super) type Times = [f64; 2];
 
 /// The weighted sum; infinite where the step is impossible.
@@ -15,9 +15,15 @@ pub(super) fn weigh(weights: Weights, times: Times) -> f64 {
     if times[0].is_finite() { weights[0] * times[0] + weights[1] * times[1] } else { INF }
 }
 
+/// Both sums.
+pub(super) fn add(a: Times, b: Times) -> Times {
+    [a[0] + b[0], a[1] + b[1]]
+}
+
 /// Costs by choice, from each of several beginnings.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
+    rows: usize,
     lanes: usize,
     costs: Vec<f64>,
 }
@@ -25,12 +31,12 @@ pub(super) struct Block {
 impl Block {
     /// So many rows in which nothing is possible yet.
     pub fn new(rows: usize, lanes: usize) -> Self {
-        Block { lanes, costs: vec![INF; rows * lanes] }
+        Block { rows, lanes, costs: vec![INF; rows * lanes] }
     }
 
     /// One beginning.
     pub fn of_lane(costs: &[f64]) -> Self {
-        Block { lanes: 1, costs: costs.to_vec() }
+        Block { rows: costs.len(), lanes: 1, costs: costs.to_vec() }
     }
 
     /// Beginnings.
@@ -40,7 +46,7 @@ impl Block {
 
     /// Choices.
     pub fn rows(&self) -> usize {
-        self.costs.len() / self.lanes.max(1)
+        self.rows
     }
 
     /// The costs of a choice by beginning.

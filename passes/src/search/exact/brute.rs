@@ -5,20 +5,21 @@
 //! points by trying every way to lay every parameter.
 #![allow(clippy::unwrap_used, reason = "a test stops where a model cannot be read")]
 
-use super::aim::{Aim, Target};
+use super::aim::{Aim, Busy, Service, Target, What};
 use super::axes::{Axes, State};
-use super::block::{Weights, weigh};
+use super::block::{Block, Weights, weigh};
 use super::group::GroupId;
-use super::joint::{Effort, Joint};
+use super::joint::{Effort, Joint, Pair};
 use super::link::Link;
 use super::net::{BranchNet, Net, NetWay};
 use super::phase::{Objective, ParamName, Phase, Planes, Prices, Stored};
-use super::table::Point;
-use crate::evaluate::Pricing;
+use super::table::{Point, Second};
+use crate::evaluate::{Pricing, Shared};
 use crate::search::bindings;
 use proptest::prelude::*;
 use shardc_cost::machine::preset;
 use shardc_cost::profile::Profile;
+use shardc_cost::serving::{Load, Mixed, Scheduling};
 use shardc_ir::graph::Module;
 use std::collections::BTreeMap;
 
@@ -144,7 +145,7 @@ fn at_spot(small: &Small, spot: &Spot, check: impl FnOnce([&Planes; 2])) {
     let pricing = Pricing { cluster: &cluster, profile: &profile };
     let phase = Phase::of(&module, pricing).unwrap();
     let axes = Axes::of_stage(spot.devices, spot.node, spot.replicas).unwrap();
-    let planes = |new: u64, alone: bool| {
+    let planes = |new: u64| {
         let sizes = |requests: u64, new: u64, context: u64| {
             bindings(&module, spot.replicas * requests, new, context)
         };
@@ -154,14 +155,31 @@ fn at_spot(small: &Small, spot: &Spot, check: impl FnOnce([&Planes; 2])) {
             devices: spot.devices,
             pricing,
             step: sizes(spot.batch, new, context),
-            alone: alone.then(|| sizes(1, 1, 1)),
+            second: match new {
+                1 => Second::Attention,
+                isl => {
+                    let decodes = 3 * spot.batch;
+                    let context = isl + 7;
+                    let step = Mixed { prompts: spot.batch, isl, chunks: 2, decodes, context };
+                    let sizes = Shared::of(&module, spot.replicas, &step);
+                    Second::Shared { sizes, chunks: 2, only: false }
+                }
+            },
             held: sizes(1, 1, spot.isl + 16),
             replicas: spot.replicas,
             stages: 1,
             largest: None,
         })
     };
-    check([&planes(spot.isl, false), &planes(1, true)]);
+    check([&planes(spot.isl), &planes(1)]);
+}
+
+/// The links of a line of groups.
+fn steps(net: &Net) -> Vec<&Link> {
+    match &net.way {
+        NetWay::Step(from, link) => [vec![link.as_ref()], steps(from)].concat(),
+        _ => Vec::new(),
+    }
 }
 
 /// The least cost of every way from one state to all others.
@@ -306,10 +324,11 @@ fn best(laid: [&Laid; 2], counts: [bool; 2], bytes: impl Fn(&Stored) -> f64, roo
     best
 }
 
-fn target(planes: [&Planes; 2], prefill: f64, decode: f64, alone: f64) -> Target {
+/// Prefill, decoding, and steps in which prompts ride count so much.
+fn target(planes: [&Planes; 2], prefill: f64, decode: f64, mixed: f64) -> Target {
     let aim =
         |planes: &Planes, w: Weights| Aim { parts: vec![w; planes.parts.len()], sends: vec![] };
-    let aims = [aim(planes[0], [prefill, 0.0]), aim(planes[1], [decode, -alone * decode])];
+    let aims = [aim(planes[0], [prefill, mixed]), aim(planes[1], [decode, mixed])];
     Target { aims, constant: 0.0 }
 }
 
@@ -342,9 +361,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn each_phase_is_solved(small in small(), spot in spot(2..5), alone in 0.0..1.0f64) {
+    fn each_phase_is_solved(small in small(), spot in spot(2..5), mixed in 0.0..9.0f64) {
         at_spot(&small, &spot, |planes| {
-            let target = target(planes, 1.0, 3.0, alone);
+            let target = target(planes, 1.0, 3.0, mixed);
             for (planes, aim) in planes.into_iter().zip(&target.aims) {
                 let mut sums = vec![0.0; planes.states()];
                 for (part, plane) in planes.parts.iter().enumerate() {
@@ -364,40 +383,137 @@ proptest! {
         });
     }
 
+    /// Ways found from their ends are those found from where they begin.
+    #[test]
+    fn ways_are_the_same_from_both_ends(small in small(), spot in spot(2..5), mixed in 0.0..9.0f64) {
+        at_spot(&small, &spot, |planes| {
+            let plane = &planes[0].parts[0];
+            for link in plane.branches.iter().flat_map(|branch| steps(&branch.root)) {
+                let (makers, readers) = (link.out.len(), link.wanted.len());
+                let diagonal = |n: usize| {
+                    let mut block = Block::new(n, n);
+                    (0..n).for_each(|i| block.row_mut(i)[i] = 0.0);
+                    block
+                };
+                let there = link.carry(&diagonal(makers), [1.0, mixed]);
+                let back = link.carry_back(&diagonal(readers), [1.0, mixed]);
+                for (from, to) in (0..makers).flat_map(|f| (0..readers).map(move |t| (f, t))) {
+                    let (a, b) = (there.row(to)[from], back.row(from)[to]);
+                    assert!(a == b || (a - b).abs() <= 1e-9 * a, "{a} and {b}");
+                }
+            }
+        });
+    }
+
     #[test]
     fn points_are_solved_within_memory(
         small in small(),
         spot in spot(2..4),
         tight in 0.0..1.0f64,
-        weights in (1.0..50.0f64, 1.0..50.0f64, 0.0..1.0f64),
+        weights in (1.0..50.0f64, 1.0..50.0f64, 0.0..50.0f64),
         prefill in any::<bool>(),
     ) {
         at_spot(&small, &spot, |planes| {
-            let (w, d, alone) = weights;
-            let target = target(planes, if prefill { w } else { 0.0 }, d, alone);
-            let laid = [0, 1].map(|i| exhaust_phase(planes[i], &target.aims[i]));
-            let share = vec![1.0; planes[1].parts.len()];
-            let batch = spot.batch as f64;
-            let bytes = |stored: &Stored| planes[1].bytes_of(stored, batch);
-            let all = laid[1].keys().map(bytes);
-            let (few, many) = all.fold((INF, 0.0), |(a, b), n| (f64::min(a, n), f64::max(b, n)));
-            let room = few + tight * (many - few);
-            let counts = [prefill, true];
-            let brute = best([&laid[0], &laid[1]], counts, bytes, room);
-            let joint = Joint {
-                planes, counts, target: &target, share: &share, room, least: 0.0, batch,
+            let (w, d, mixed) = weights;
+            let target = match prefill {
+                true => target(planes, w, d, mixed),
+                false => target(planes, 0.0, d, 0.0),
             };
-            let effort = Effort { rounds: 4, nodes: 4000, enough: INF };
-            let solved = joint.solve(effort, &Prices::default());
-            let Some(solved) = solved else {
-                assert!(brute.is_infinite(), "nothing found, but {brute}");
-                return;
-            };
-            assert!(solved.bound <= brute * (1.0 + 1e-9), "bound {} over {brute}", solved.bound);
-            let found = solved.best.map_or(INF, |pair| pair.cost);
-            assert!((found - brute).abs() <= 1e-9 * brute, "{found} instead of {brute}");
-            let gap = 1.0 - solved.bound / brute;
-            assert!(gap <= 1e-9, "bound {} under {brute}", solved.bound);
+            solved_like_brute(planes, &target, (&spot, tight), [prefill, true]);
         });
     }
+
+    /// Replicas apart and in lockstep, whole stays and single tokens: what is minimised is the steady
+    /// state where it was taken, nowhere more, and its least is found.
+    #[test]
+    fn steady_states_are_bounded(
+        small in small(),
+        spot in spot(2..4),
+        tight in 0.0..1.0f64,
+        osl in 2u64..300,
+        lockstep in any::<bool>(),
+        mixed in any::<bool>(),
+        tpot in any::<bool>(),
+        weights in prop::array::uniform4((1.0..50.0f64, 1.0..50.0f64, 0.0..50.0f64)),
+    ) {
+        at_spot(&small, &spot, |planes| {
+            let scheduling = Scheduling { mixed, ..Scheduling::ALONE };
+            let load = Load { scheduling, ..Load::new(spot.isl, osl) };
+            let service = Service {
+                load: &load,
+                host: Profile::vllm().host,
+                cuda_graphs: true,
+                devices: spot.devices,
+                stages: 1,
+                replicas: spot.replicas,
+                lockstep: lockstep && spot.replicas > 1,
+            };
+            let pairs: Vec<Pair> = weights
+                .iter()
+                .filter_map(|(w, d, m)| {
+                    let target = target(planes, *w, *d, *m);
+                    let effort = Effort { rounds: 1, nodes: 4, enough: INF };
+                    joint(planes, &target, &[1.0; 3], (&spot, INF), [true, true])
+                        .solve(effort, &Prices::default())?
+                        .best
+                })
+                .collect();
+            let busy = |pair: &Pair| Busy::of(&pair.solutions[0], &pair.solutions[1]);
+            let Some(here) = pairs.first().map(busy) else { return };
+            let what = if tpot { What::Tpot } else { What::Stay };
+            let slopes = service.slopes(spot.batch, &here, what);
+            let target = service.target(spot.batch, planes, &here, &slopes);
+            let least = solved_like_brute(planes, &target, (&spot, tight), [true, true]);
+            for pair in &pairs {
+                let sum: f64 = [0, 1]
+                    .map(|i| planes[i].cost_of(&pair.solutions[i], &target.aims[i]))
+                    .iter()
+                    .sum();
+                let cycle = service.cycle(spot.batch, &busy(pair));
+                let time = if tpot { cycle.tpot } else { cycle.stay };
+                let sum = sum + target.constant;
+                assert!(sum <= time * (1.0 + 1e-6), "{sum} of {time}: {here:?}");
+                let fits = pair.solutions[1].bytes(spot.batch as f64, &[1.0; 3]) <= least.1;
+                assert!(!fits || least.0 <= time * (1.0 + 1e-6), "{} of {time}", least.0);
+            }
+        });
+    }
+}
+
+fn joint<'a>(
+    planes: [&'a Planes; 2],
+    target: &'a Target,
+    share: &'a [f64],
+    (spot, room): (&Spot, f64),
+    counts: [bool; 2],
+) -> Joint<'a> {
+    Joint { planes, counts, target, share, room, least: 0.0, batch: spot.batch as f64 }
+}
+
+/// Holds the search against every way to lay everything, within memory of which a part is `tight`;
+/// the least of what is minimised, and the bytes there are.
+fn solved_like_brute(
+    planes: [&Planes; 2],
+    target: &Target,
+    (spot, tight): (&Spot, f64),
+    counts: [bool; 2],
+) -> (f64, f64) {
+    let laid = [0, 1].map(|i| exhaust_phase(planes[i], &target.aims[i]));
+    let share = vec![1.0; planes[1].parts.len()];
+    let bytes = |stored: &Stored| planes[1].bytes_of(stored, spot.batch as f64);
+    let all = laid[1].keys().map(bytes);
+    let (few, many) = all.fold((INF, 0.0), |(a, b), n| (f64::min(a, n), f64::max(b, n)));
+    let room = few + tight * (many - few);
+    let brute = best([&laid[0], &laid[1]], counts, bytes, room) + target.constant;
+    let effort = Effort { rounds: 4, nodes: 4000, enough: INF };
+    let solved = joint(planes, target, &share, (spot, room), counts);
+    let Some(solved) = solved.solve(effort, &Prices::default()) else {
+        assert!(brute.is_infinite(), "nothing found, but {brute}");
+        return (brute, room);
+    };
+    assert!(solved.bound <= brute * (1.0 + 1e-9), "bound {} over {brute}", solved.bound);
+    let found = solved.best.map_or(INF, |pair| pair.cost + target.constant);
+    assert!((found - brute).abs() <= 1e-9 * brute, "{found} instead of {brute}");
+    assert!(solved.bound >= brute * (1.0 - 1e-9), "bound {} under {brute}", solved.bound);
+    (brute, room)
 }

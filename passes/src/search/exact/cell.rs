@@ -5,15 +5,15 @@ use super::axes::Axes;
 use super::joint::Pair;
 use super::name::{Atoms, StoredNames};
 use super::phase::{Phase, Planes};
-use super::table::{Point, live};
+use super::table::{Point, Second, live};
+use crate::evaluate::Shared;
 use crate::schedule::Schedule;
 use crate::search::candidate::WORKSPACE_BYTES;
-use crate::search::headline::headline;
 use crate::search::layouts::Layouts;
 use crate::search::{Evaluator, bindings};
 use crate::strategy::Degrees;
 use shardc_cost::memory::Memory;
-use shardc_cost::serving::{Load, Objective};
+use shardc_cost::serving::{Load, Mixed, Objective, prefill_requests};
 use shardc_ir::dim::Bindings;
 use shardc_ir::graph::Module;
 use shardc_ir::layout::{Layout, primes};
@@ -29,8 +29,8 @@ pub(super) struct Cell {
     pub apart: bool,
     /// The axes that are laid out: of a stage, or of one replica's part of it.
     pub axes: Axes,
-    /// Prefill priced for so many requests of a replica.
-    prefills: Mutex<BTreeMap<u64, Arc<Planes>>>,
+    /// Prefill priced for so many requests of a replica, beside so much decoding.
+    prefills: Mutex<BTreeMap<(u64, Option<Mixed>), Arc<Planes>>>,
 }
 
 /// The model and what is asked of it.
@@ -105,11 +105,13 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Bytes that weights and caches of a device may take at most.
-    pub fn room(&self) -> f64 {
+    /// Bytes that weights and caches of a device may take at most. Buffers for communication are
+    /// taken where a replica has several devices.
+    pub fn room(&self, cell: &Cell) -> f64 {
         let evaluator = self.evaluator;
-        let device = &evaluator.cluster.device;
-        let memory = Memory::of_device(device, evaluator.devices(), evaluator.mem_fraction);
+        let talks = !cell.apart || cell.stages.saturating_mul(cell.axes.devices) > 1;
+        let devices = if talks { evaluator.devices() } else { 1 };
+        let memory = Memory::of_device(&evaluator.cluster.device, devices, evaluator.mem_fraction);
         Memory { workspace: WORKSPACE_BYTES, ..memory }.kv_budget() as f64
     }
 
@@ -136,46 +138,58 @@ impl<'a> Scene<'a> {
         (live.map(bytes).max().unwrap_or(0) / cell.axes.devices.max(1)) as f64
     }
 
-    /// Prefill of so many requests of a replica.
-    pub fn prefill_planes(&self, cell: &Cell, together: u64) -> Arc<Planes> {
-        let known = cell.prefills.lock().map(|p| p.get(&together).cloned());
+    /// Prefill of a replica that runs so many requests.
+    pub fn prefill_planes(&self, cell: &Cell, batch: u64) -> Arc<Planes> {
+        let (isl, together) = (self.load().isl, prefill_requests(self.load(), batch));
+        let service = self.service(cell);
+        let mixed = service.mixed(batch);
+        let known = cell.prefills.lock().map(|p| p.get(&(together, mixed)).cloned());
         if let Ok(Some(planes)) = known {
             return planes;
         }
-        let isl = self.load().isl;
-        let planes = Arc::new(self.planes(&self.prefill, cell, (together, isl, isl)));
+        let module = self.prefill.module;
+        let requests = cell.split().saturating_mul(together);
+        let second = mixed.map_or(Second::Nothing, |step| Second::Shared {
+            sizes: Shared::of(module, cell.split(), &step),
+            chunks: step.chunks,
+            only: !service.prompts_alone(),
+        });
+        let point = Point {
+            largest: Some(self.largest_prefill(cell)),
+            step: bindings(module, requests, isl, isl),
+            second,
+            ..self.point(cell, module)
+        };
+        let planes = Arc::new(self.prefill.planes(&point));
         if let Ok(mut prefills) = cell.prefills.lock() {
-            prefills.insert(together, planes.clone());
+            prefills.insert((together, mixed), planes.clone());
         }
         planes
     }
 
     /// Decoding of a micro-batch of so many requests.
     pub fn decode_planes(&self, cell: &Cell, size: u64) -> Planes {
-        self.planes(&self.decode, cell, (size, 1, self.load().mean_context()))
+        let (module, split) = (self.decode.module, cell.split());
+        let (requests, context) = (split.saturating_mul(size), self.load().mean_context());
+        let second = if self.load().mixes() { Second::Attention } else { Second::Nothing };
+        let step = bindings(module, requests, 1, context);
+        self.decode.planes(&Point { step, second, ..self.point(cell, module) })
     }
 
-    fn planes(
-        &self,
-        phase: &Phase<'_>,
-        cell: &Cell,
-        (requests, new, context): (u64, u64, u64),
-    ) -> Planes {
-        let (module, split) = (phase.module, cell.split());
-        let prompts = std::ptr::eq(phase, &self.prefill);
-        let alone = !prompts && self.load().scheduling.mixed && !self.load().prefilled;
-        let point = Point {
+    /// Where both phases are priced.
+    fn point<'p>(&'p self, cell: &'p Cell, module: &Module) -> Point<'p> {
+        let split = cell.split();
+        Point {
             axes: &cell.axes,
             devices: cell.stage(),
             pricing: self.evaluator.pricing(),
             stages: cell.stages,
-            largest: prompts.then(|| self.largest_prefill(cell)),
-            step: bindings(module, split.saturating_mul(requests), new, context),
-            alone: alone.then(|| bindings(module, split, 1, 1)),
+            largest: None,
+            step: Bindings::default(),
+            second: Second::Nothing,
             held: bindings(module, split, 1, self.evaluator.max_len),
             replicas: split,
-        };
-        phase.planes(&point)
+        }
     }
 
     /// The largest batch that memory, the load and the engine allow.
@@ -184,7 +198,7 @@ impl<'a> Scene<'a> {
         let asked = load.concurrency.map_or(u64::MAX, |c| c.div_ceil(cell.replicas));
         let one = load.objective == Objective::Latency && load.concurrency.is_none();
         let most = if one { 1 } else { load.max_batch.min(asked) };
-        let room = self.room() - self.least_activations(cell);
+        let room = self.room(cell) - self.least_activations(cell);
         let fits = |batch: u64| {
             decode.shares.iter().all(|share| decode.fewest_bytes(batch as f64, share) <= room)
         };
@@ -208,9 +222,7 @@ impl<'a> Scene<'a> {
         if params(modules[0], &prefill) != params(modules[1], &decode) {
             return None;
         }
-        let (of_prefill, _) = headline(modules[0], &prefill);
-        let (of_decode, groups) = headline(modules[1], &decode);
-        Some(Layouts { prefill, decode, headlines: [of_prefill, of_decode], groups })
+        Some(Layouts::new(modules, [prefill, decode]))
     }
 }
 

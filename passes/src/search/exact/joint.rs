@@ -172,7 +172,8 @@ impl Joint<'_> {
     /// each of which is solved by itself, those with the least bound first.
     pub fn solve(&self, effort: Effort, known: &Prices) -> Option<Solved> {
         let free = Level { cap: None, room: self.room - self.least };
-        let (bound, price, priced) = self.dual(known, free)?;
+        let dual = self.dual_within(known, free, &Limits::default(), effort.enough);
+        let (bound, price, priced) = dual?;
         if bound + self.target.constant >= effort.enough {
             return Some(Solved {
                 bound: bound + self.target.constant,
@@ -283,7 +284,8 @@ impl Joint<'_> {
             }
             let rounds = if count == 0 { effort.rounds } else { effort.rounds.min(1) };
             let found = (&mut solved, &mut upper);
-            let Some(looked) = self.look_into(node, level, rounds, found, first.take()) else {
+            let tries = (rounds, effort.enough);
+            let Some(looked) = self.look_into(node, level, tries, found, first.take()) else {
                 continue;
             };
             match looked.apart {
@@ -303,13 +305,14 @@ impl Joint<'_> {
         &self,
         mut node: Node,
         level: Level,
-        rounds: usize,
+        (rounds, enough): (usize, f64),
         (solved, upper): (&mut Solved, &mut f64),
         mut first: Option<Dual>,
     ) -> Option<Looked> {
         let mut prices = node.prices.clone();
         for round in 0..=rounds {
-            let dual = first.take().or_else(|| self.dual_within(&prices, level, &node.limits));
+            let dual = || self.dual_within(&prices, level, &node.limits, enough);
+            let dual = first.take().or_else(dual);
             let (bound, _, priced) = dual?;
             if bound >= node.bound {
                 node.bound = bound;
@@ -390,37 +393,37 @@ impl Joint<'_> {
     }
 
     /// A bound with memory as a price, that price, and what gave it: between optima that do not fit
-    /// and ones that do, the price at which both cost the same is tried next.
-    fn dual(&self, prices: &Prices, level: Level) -> Option<Dual> {
-        self.dual_within(prices, level, &Limits::default())
-    }
-
-    /// The same where some ways to lay parameters are ruled out.
-    fn dual_within(&self, prices: &Prices, level: Level, limits: &Limits) -> Option<Dual> {
+    /// and ones that do, the price at which both cost the same is tried next. Any price bounds from
+    /// below, so the first one whose bound is high `enough` ends it.
+    fn dual_within(
+        &self,
+        prices: &Prices,
+        level: Level,
+        limits: &Limits,
+        enough: f64,
+    ) -> Option<Dual> {
+        let enough = enough - self.target.constant;
         let mut low = self.at(0.0, prices, level, limits)?;
-        if low.bytes <= level.room {
+        if low.bytes <= level.room || low.cost >= enough {
             return Some((low.cost, 0.0, low));
         }
         let mut high = self.at(DEAR, prices, level, limits)?;
         if high.bytes > level.room {
             return None;
         }
-        for _ in 0..BYTE_PRICES {
+        let mut last = (low.cost, 0.0);
+        for _ in 0..=BYTE_PRICES {
             let price = (high.cost - low.cost) / (low.bytes - high.bytes);
-            let bound = low.cost + price * (low.bytes - level.room);
             let next = self.at(price, prices, level, limits)?;
+            last = (next.cost + price * (next.bytes - level.room), price);
             let least = next.cost + price * next.bytes;
-            if least >= (low.cost + price * low.bytes) * (1.0 - EQUAL) {
-                high.beyond = Some(low.stored());
-                return Some((bound, price, high));
+            if least >= (low.cost + price * low.bytes) * (1.0 - EQUAL) || last.0 >= enough {
+                break;
             }
             if next.bytes <= level.room { high = next } else { low = next }
         }
-        // Any price bounds from below; the last one is as good as any.
-        let price = (high.cost - low.cost) / (low.bytes - high.bytes);
-        let last = self.at(price, prices, level, limits)?;
         high.beyond = Some(low.stored());
-        Some((last.cost + price * (last.bytes - level.room), price, high))
+        Some((last.0, last.1, high))
     }
 
     /// Makes ways to lay parameters dearer for the phase that chose them, and cheaper for the other:

@@ -1,7 +1,7 @@
 //! How the choices of two groups meet in the states of the bundle between them.
 
 use super::axes::{Lattice, State};
-use super::block::{Block, Times, Weights, lower, weigh};
+use super::block::{Block, Times, Weights, add, lower, weigh};
 use super::moves::{Bundle, Moves, StepPrices};
 use super::table::{Point, Table};
 use super::unit::{Port, Unit};
@@ -67,6 +67,24 @@ impl Link {
         self.gather(&states, weights)
     }
 
+    /// Costs by choice of the reader become costs by choice of the maker that the ways between come to.
+    pub fn carry_back(&self, costs: &Block, weights: Weights) -> Block {
+        let mut states = Block::new(self.moves.lattice.len(), costs.lanes());
+        for (choice, wanted) in self.wanted.iter().enumerate() {
+            if let Some((state, times)) = wanted {
+                lower(states.row_mut(*state), costs.row(choice), weigh(weights, *times));
+            }
+        }
+        self.moves.relax_back(&mut states, weights);
+        let mut made = Block::new(self.out.len(), states.lanes());
+        for (choice, out) in self.out.iter().enumerate() {
+            if let Some(state) = out {
+                made.row_mut(choice).copy_from_slice(states.row(*state));
+            }
+        }
+        made
+    }
+
     /// Costs by choice of the reader, from one state for each lane; none where there is no state.
     pub fn carry_from(
         &self,
@@ -105,13 +123,14 @@ fn wanted(
                 let counts = moves.lattice.of_use(state, roles[i]);
                 if counts.iter().any(|&n| n > 0) {
                     let group = point.axes.group(counts);
-                    for (bind, sum) in point.binds().zip(&mut times) {
+                    let added = point.both(&carried.ty.dims, |bind| {
                         let bytes = |gathered: &[usize]| {
                             carried.local(&moves.lattice, state, gathered, bind).bytes(&none)
                         };
                         let bytes = (bytes(&roles[..i]), bytes(&roles[..=i]));
-                        *sum += prices.known("all_gather", group, bytes);
-                    }
+                        prices.known("all_gather", group, bytes)
+                    });
+                    times = add(times, added);
                 }
             }
         }

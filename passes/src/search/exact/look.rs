@@ -65,6 +65,23 @@ impl Scene<'_> {
         Some((self.look_with(cell, (1, most), &decode, None, reached)?, most))
     }
 
+    /// A look at a single batch, or at the largest that fits if that is smaller: the least time that a
+    /// request stays.
+    pub fn look_alone(&self, cell: &Cell, batch: u64) -> Option<f64> {
+        let decode = self.decode_planes(cell, self.service(cell).size(batch));
+        let most = self.largest_batch(cell, &decode);
+        let (batch, decode) = match batch > most {
+            true => (most, self.decode_planes(cell, self.service(cell).size(most))),
+            false => (batch, decode),
+        };
+        let look = if batch == 0 {
+            None
+        } else {
+            self.look_with(cell, (batch, batch), &decode, None, 0.0)
+        };
+        look.map(|look| look.seen.stays.iter().map(|known| known.least).fold(0.0, f64::max))
+    }
+
     /// Looks at a batch, with what was seen at a smaller one; `None` where nothing fits.
     pub fn look(
         &self,
@@ -85,7 +102,7 @@ impl Scene<'_> {
         before: Option<&Seen>,
         reached: f64,
     ) -> Option<Look> {
-        let prefill = self.prefill_planes(cell, prefill_requests(self.load(), batch));
+        let prefill = self.prefill_planes(cell, batch);
         let fewest = |share: &&Share| decode.fewest_bytes(batch as f64, share);
         let share = decode.shares.iter().max_by(|a, b| fewest(a).total_cmp(&fewest(b)))?;
         let least = match self.load().prefilled {
@@ -98,7 +115,7 @@ impl Scene<'_> {
             batch,
             planes: [prefill.as_ref(), decode],
             share,
-            room: self.room(),
+            room: self.room(cell),
             least,
         };
         let (seen, most, pair) = spot.look(last, before, reached)?;
@@ -106,9 +123,10 @@ impl Scene<'_> {
         Some(Look { seen, most, layouts })
     }
 
-    /// Where to cut batches in two: in the middle, or where prefill micro-batches grow.
+    /// Where to cut batches in two: in the middle of their ratio, or where prefill micro-batches grow.
     pub fn middle(&self, first: u64, last: u64) -> u64 {
-        let middle = first + (last - first) / 2;
+        let middle = (first as f64 * last as f64).sqrt().round() as u64;
+        let middle = middle.clamp(first, last);
         let together = |batch| prefill_requests(self.load(), batch);
         let grows = (first + 1..=last).filter(|b| together(*b) != together(b - 1));
         grows.min_by_key(|b| b.abs_diff(middle)).unwrap_or(middle)
@@ -207,6 +225,11 @@ impl Spot<'_, '_> {
         if last > batch {
             let (known, _) = self.bound(last, What::Stay, &mut seen, f64::INFINITY)?;
             seen.stays.push(known);
+            for slopes in self.service.units() {
+                let (known, _) = self.bound_sum(batch, slopes, &mut seen, 0.0)?;
+                seen.stays.push(known.clone());
+                seen.tpots.push(known);
+            }
             if self.scene.load().tpot_limit.is_some() {
                 let (known, _) = self.bound(last, What::Tpot, &mut seen, f64::INFINITY)?;
                 seen.tpots.push(known);
@@ -233,34 +256,34 @@ impl Spot<'_, '_> {
         reached: f64,
     ) -> Option<(Known, Option<Pair>)> {
         let slopes = self.service.slopes(batch, &seen.busy, what);
-        let targets = self.service.targets(batch, self.planes, &seen.busy, &slopes);
         let enough = match (what, self.scene.load().tpot_limit) {
             (What::Tpot, Some(limit)) if reached < f64::INFINITY => limit.as_f64(),
             _ => self.service.longest(batch, reached),
         };
-        let (mut least, mut best) = (f64::INFINITY, None::<Pair>);
-        for target in &targets {
-            let joint = Joint {
-                planes: self.planes,
-                counts: self.scene.counts(),
-                target,
-                share: self.share,
-                room: self.room,
-                least: self.least,
-                batch: self.batch as f64,
-            };
-            // Of two bounds the lower one counts, so the other one need not be tight.
-            let effort = Effort { rounds: ROUNDS, nodes: NODES, enough: enough.min(least) };
-            let solved = joint.solve(effort, &seen.prices)?;
-            if solved.bound < least {
-                least = solved.bound;
-                seen.prices = solved.prices;
-            }
-            let better = |p: &Pair| best.as_ref().is_none_or(|b| p.cost < b.cost);
-            if let Some(pair) = solved.best.filter(better) {
-                best = Some(pair);
-            }
-        }
-        Some((Known { slopes, least }, best))
+        self.bound_sum(batch, slopes, seen, enough)
+    }
+
+    /// Bounds a sum of step times; plans are made only where it may be less than `enough`.
+    fn bound_sum(
+        &self,
+        batch: u64,
+        slopes: Slopes,
+        seen: &mut Seen,
+        enough: f64,
+    ) -> Option<(Known, Option<Pair>)> {
+        let target = self.service.target(batch, self.planes, &seen.busy, &slopes);
+        let joint = Joint {
+            planes: self.planes,
+            counts: self.scene.counts(),
+            target: &target,
+            share: self.share,
+            room: self.room,
+            least: self.least,
+            batch: self.batch as f64,
+        };
+        let effort = Effort { rounds: ROUNDS, nodes: NODES, enough };
+        let solved = joint.solve(effort, &seen.prices)?;
+        seen.prices = solved.prices;
+        Some((Known { slopes, least: solved.bound }, solved.best))
     }
 }

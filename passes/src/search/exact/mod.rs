@@ -24,6 +24,7 @@ mod name;
 mod net;
 mod phase;
 mod pick;
+mod points;
 mod solve;
 mod span;
 mod table;
@@ -32,6 +33,7 @@ pub(super) mod unit;
 use super::{Evaluated, Evaluator, Found, Outcome, degrees};
 use cell::Scene;
 use phase::Phase;
+pub use points::{Point, Points};
 use shardc_cost::serving::Objective;
 use shardc_ir::diag::Result;
 use span::Spans;
@@ -60,8 +62,31 @@ pub struct Proof {
     pub looks: u64,
     /// Cells.
     pub cells: u64,
+    /// Why the search ended.
+    pub stop: Stop,
     /// Why layouts were not searched, where they were not; then the bound is that of degrees.
     pub unsearched: Option<String>,
+}
+
+/// Why a search ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Nothing that is left may be better by a thousandth.
+    Proven,
+    /// What may be better was looked at already, so further looks would not lower the bound.
+    Settled,
+    /// So many looks were taken, the first at each cell aside.
+    Looks(u64),
+}
+
+impl std::fmt::Display for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Stop::Proven => f.write_str("nothing left may be better by 0.1 %"),
+            Stop::Settled => f.write_str("more looks would not lower the bound"),
+            Stop::Looks(looks) => write!(f, "stopped after {looks} looks"),
+        }
+    }
 }
 
 impl Proof {
@@ -103,7 +128,8 @@ pub(super) fn run(
             return Ok(first.map(|found| {
                 let reached = reached(evaluator, &found.best);
                 let unsearched = Some(reason);
-                let proof = Proof { bound: reached, reached, looks: 0, cells: 0, unsearched };
+                let (bound, stop) = (reached, Stop::Settled);
+                let proof = Proof { bound, reached, looks: 0, cells: 0, stop, unsearched };
                 Found { proof: Some(proof), ..found }
             }));
         }

@@ -43,7 +43,7 @@ pub(super) struct Bundle {
 #[derive(Clone, Debug)]
 pub(super) struct Carried {
     pub value: Value,
-    ty: Type,
+    pub ty: Type,
     /// The role that splits each dimension.
     pub dims: Vec<Option<usize>>,
     /// Whether it can arrive to be reduced.
@@ -257,19 +257,16 @@ impl Moves {
                 }
             });
         }
-        let left = |state: u32| -> u8 {
-            from.map_or(0, |f| self.lattice.of_use(state as State, f).iter().sum())
-        };
-        steps.sort_by_key(|s| (std::cmp::Reverse(left(s.0)), s.0, s.1));
-        if from.is_none() {
-            // Idle axes: those with fewest in use first.
-            let used = |state: u32| -> u8 {
-                (0..self.lattice.uses())
-                    .map(|u| -> u8 { self.lattice.of_use(state as State, u).iter().sum() })
-                    .sum()
-            };
-            steps.sort_by_key(|s| (used(s.0), s.0, s.1));
-        }
+        // Those with most axes to move first; of idle axes, those with fewest in use first.
+        let order: Vec<i32> = (0..self.lattice.len())
+            .map(|state| match from {
+                Some(role) => -i32::from(self.lattice.count(state, role)),
+                None => {
+                    (0..self.lattice.uses()).map(|u| i32::from(self.lattice.count(state, u))).sum()
+                }
+            })
+            .collect();
+        steps.sort_unstable_by_key(|s| (order[s.0 as usize], s.0, s.1));
         Pass { from, to, steps }
     }
 
@@ -283,6 +280,21 @@ impl Moves {
                     live[to as usize] = true;
                     let (from, to) = costs.pair(from as usize, to as usize);
                     lower(to, from, weigh(weights, times));
+                }
+            }
+        }
+    }
+
+    /// Lowers every state's cost to that of the cheapest way to any state: the same ways from their ends.
+    pub fn relax_back(&self, costs: &mut Block, weights: Weights) {
+        let mut live: Vec<bool> =
+            (0..costs.rows()).map(|r| costs.row(r).iter().any(|c| c.is_finite())).collect();
+        for pass in self.passes.iter().rev() {
+            for &(from, to, times) in pass.steps.iter().rev() {
+                if live[to as usize] {
+                    live[from as usize] = true;
+                    let (to, from) = costs.pair(to as usize, from as usize);
+                    lower(from, to, weigh(weights, times));
                 }
             }
         }
@@ -342,38 +354,38 @@ impl Moves {
 /// Prices of steps, each different one asked once.
 pub(super) struct StepPrices<'a> {
     pricing: Pricing<'a>,
-    /// Sizes of the step that is priced, and of a lone request's.
-    sizes: Vec<Sizes>,
+    /// Of each value, by step in which times differ.
+    sizes: Vec<Vec<Sizes>>,
+    /// Whether the first time is the second.
+    same: bool,
     known: HashMap<(&'static str, Group, u64, u64), f64>,
 }
 
-/// What values come to on a device.
+/// What a value comes to on a device, by state: local bytes, and local types where it is routed.
 struct Sizes {
-    /// Local bytes of each value in each state.
-    bytes: Vec<Vec<u64>>,
-    /// Local types of routed values in each state.
-    routed: Vec<Vec<Type>>,
+    bytes: Vec<u64>,
+    routed: Vec<Type>,
 }
 
 impl Sizes {
-    fn new(bundle: &Bundle, lattice: &Lattice, bind: &Bindings) -> Self {
+    fn new(carried: &Carried, lattice: &Lattice, bind: &Bindings) -> Self {
         let none = Bindings::default();
-        let mut sizes = Sizes { bytes: Vec::new(), routed: Vec::new() };
-        for carried in &bundle.values {
-            let types: Vec<Type> =
-                (0..lattice.len()).map(|s| carried.local(lattice, s, &[], bind)).collect();
-            sizes.bytes.push(types.iter().map(|t| t.bytes(&none)).collect());
-            let travels = matches!(carried.ty.kind, Kind::Routed { .. });
-            sizes.routed.push(if travels { types } else { Vec::new() });
-        }
-        sizes
+        let types: Vec<Type> =
+            (0..lattice.len()).map(|s| carried.local(lattice, s, &[], bind)).collect();
+        let bytes = types.iter().map(|t| t.bytes(&none)).collect();
+        let travels = matches!(carried.ty.kind, Kind::Routed { .. });
+        Sizes { bytes, routed: if travels { types } else { Vec::new() } }
     }
 }
 
 impl<'a> StepPrices<'a> {
     pub fn new(bundle: &Bundle, lattice: &Lattice, point: &Point<'a>) -> Self {
-        let sizes = point.binds().map(|bind| Sizes::new(bundle, lattice, bind)).collect();
-        StepPrices { pricing: point.pricing, sizes, known: HashMap::new() }
+        let of = |carried: &Carried| {
+            let binds = point.binds(&carried.ty.dims);
+            binds.map(|bind| Sizes::new(carried, lattice, bind)).collect()
+        };
+        let sizes = bundle.values.iter().map(of).collect();
+        StepPrices { pricing: point.pricing, sizes, same: point.same(), known: HashMap::new() }
     }
 
     /// Times of moving the axes of `group` from one role to another, all values one after another.
@@ -388,18 +400,18 @@ impl<'a> StepPrices<'a> {
         for (i, carried) in bundle.values.iter().enumerate() {
             let Some(name) = kind_of_step(bundle, carried, from, to) else { continue };
             let to_experts = to.is_some() && carried.dims.first() == Some(&to);
-            for (which, sum) in (0..self.sizes.len()).zip(&mut total) {
-                let sizes = &self.sizes[which];
-                *sum += if name == "all_to_all" && !sizes.routed[i].is_empty() {
-                    let types = (&sizes.routed[i][before], &sizes.routed[i][after]);
+            for (which, sum) in (0..self.sizes[i].len()).zip(&mut total) {
+                let sizes = &self.sizes[i][which];
+                *sum += if name == "all_to_all" && !sizes.routed.is_empty() {
+                    let types = (&sizes.routed[before], &sizes.routed[after]);
                     travel(self.pricing, group, types, to_experts)
                 } else {
-                    let bytes = (sizes.bytes[i][before], sizes.bytes[i][after]);
+                    let bytes = (sizes.bytes[before], sizes.bytes[after]);
                     self.known(name, group, bytes)
                 };
             }
         }
-        total
+        if self.same { [total[0]; 2] } else { total }
     }
 
     pub fn known(&mut self, name: &'static str, group: Group, bytes: (u64, u64)) -> f64 {

@@ -215,10 +215,7 @@ impl Pricing<'_> {
                 .outputs
                 .iter()
                 .map(|p| {
-                    let of = |d: usize| {
-                        let class = self.flow.dims.class(p.value, d);
-                        unit.uses.iter().position(|u| u.class == Some(class))
-                    };
+                    let of = |d: usize| unit.use_of(self.flow.dims.class(p.value, d));
                     let dims = (0..p.dims.len()).map(of).collect();
                     Port { dims, ..p.clone() }
                 })
@@ -254,7 +251,7 @@ impl Pricing<'_> {
             let choice = table.lattice.find(|kind| {
                 let counts = stream.of_kind(state, kind);
                 let of = |u: &super::unit::Use| {
-                    let on = self.flow.stream.uses.iter().position(|s| s.class == u.class);
+                    let on = u.class.and_then(|class| self.flow.stream.use_of(class));
                     on.map_or(0, |on| counts[on])
                 };
                 unit.uses.iter().map(of).collect()

@@ -2,7 +2,7 @@
 
 use super::aim::Aim;
 use super::axes::{Key, State};
-use super::block::{Times, weigh};
+use super::block::{Times, add, weigh};
 use super::flow::{Flow, Unsupported};
 use super::name::{Atom, Atoms, Namer, StoredNames, stream_axes};
 use super::net::Plane;
@@ -108,7 +108,7 @@ pub(super) struct Solution {
     pub cost: f64,
     /// By part, the times of all its layers.
     pub parts: Vec<Times>,
-    /// Per stage, what its device is busy for: the step that was priced, and a lone request's.
+    /// Per stage, what its device is busy for.
     pub stages: Vec<Times>,
     /// Per stage, kernels that run.
     pub kernels: Vec<f64>,
@@ -270,16 +270,14 @@ impl<'a> Part<'a> {
         let (ty, dims) = (self.flow.func.ty(stream.outputs[0].value), &stream.outputs[0].dims);
         let (_, fabric) = point.pricing.models();
         let of = |state: State, far: bool| {
-            let mut times = [0.0; 2];
-            for (bind, time) in point.binds().zip(&mut times) {
+            point.both(&ty.dims, |bind| {
                 let share = |(dim, on): (&Dim, &Option<usize>)| {
                     let parts = on.map_or(1, |on| lattice.parts(state, on));
                     Dim::fixed(dim.eval(bind).div_ceil(parts))
                 };
                 let local = ty.with_dims(ty.dims.iter().zip(dims).map(share).collect());
-                *time = fabric.send_recv(far, local.bytes(bind)).time.as_f64();
-            }
-            times
+                fabric.send_recv(far, local.bytes(bind)).time.as_f64()
+            })
         };
         (0..lattice.len()).map(|s| [of(s, false), of(s, true)]).collect()
     }
@@ -519,10 +517,6 @@ impl Solution {
         let sum = |i: usize| self.bytes.iter().zip(share).map(|(b, share)| share * b[i]).sum();
         [sum(0), sum(1)]
     }
-}
-
-fn add(a: Times, b: Times) -> Times {
-    [a[0] + b[0], a[1] + b[1]]
 }
 
 /// The costs of a group's choices in one layer; the layers, the share of the stage whose bytes have a

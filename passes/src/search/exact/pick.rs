@@ -190,13 +190,9 @@ impl Picker<'_, '_> {
 
     fn fork(&mut self, net: &Net, fork: &Net, arms: &[Arm], choice: State, at: At) {
         let forked = self.solver.forked(net.unit, fork.unit, arms);
-        let sum = |row: &[f64], made: usize| -> f64 {
-            let arm =
-                |a: &super::solve::Across| a.choices[made].map_or(INF, |o| a.block.row(choice)[o]);
-            row[made] + forked.arms.iter().map(arm).sum::<f64>()
-        };
+        let ways = forked.costs_to(choice);
         let row = self.row(fork, at);
-        let sums: Vec<f64> = (0..row.len()).map(|made| sum(&row, made)).collect();
+        let sums: Vec<f64> = row.iter().zip(ways).map(|(row, way)| row + way).collect();
         let made = least(&sums);
         for arm in arms {
             self.arm(net.unit, fork.unit, arm, made, choice);

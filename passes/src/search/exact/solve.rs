@@ -142,35 +142,35 @@ impl<'a> Solver<'a> {
         block
     }
 
-    /// Per arm and state in which the fork leaves it, the costs by choice where arms meet.
+    /// The costs of all arms from every choice of the fork to every choice where they meet.
     pub fn forked(&self, unit: GroupId, fork: GroupId, arms: &[Arm]) -> Rc<Forked> {
         if let Some(known) = self.forks.borrow().get(&unit) {
             return known.clone();
         }
-        let of = |arm: &Arm| {
-            let mut starts: Vec<State> = Vec::new();
-            let mut known: BTreeMap<State, usize> = BTreeMap::new();
-            let choices = arm.links[0].out.iter().enumerate().map(|(choice, out)| {
-                let at = out.filter(|_| self.costs[fork][choice].is_finite())?;
-                Some(*known.entry(at).or_insert_with(|| {
-                    starts.push(at);
-                    starts.len() - 1
-                }))
-            });
-            let choices: Vec<Option<usize>> = choices.collect();
-            Across { choices, block: self.along(arm, &starts) }
+        let own = &self.costs[unit];
+        let live: Vec<State> = (0..own.len()).filter(|&c| own[c].is_finite()).collect();
+        let ways: Vec<Block> = arms.iter().map(|arm| self.along(arm, &live)).collect();
+        let outs = |choice: State| -> Option<Vec<State>> {
+            let allowed = self.costs[fork][choice].is_finite();
+            arms.iter().map(|arm| arm.links[0].out[choice].filter(|_| allowed)).collect()
         };
-        let arms: Vec<Across> = arms.iter().map(of).collect();
-        let forked = Rc::new(Forked::new(arms, &self.costs[unit], self.costs[fork].len()));
+        let outs = (0..self.costs[fork].len()).map(outs);
+        let forked = Rc::new(Forked::new(live, &ways, outs));
         self.forks.borrow_mut().insert(unit, forked.clone());
         forked
     }
 
-    /// Costs by choice where arms meet, from some states at the fork.
-    fn along(&self, arm: &Arm, starts: &[State]) -> Block {
-        let mut block = arm.links[0].carry_from(starts.iter().map(|s| Some(*s)), self.weights);
-        for (unit, link) in arm.units.iter().zip(&arm.links[1..]) {
-            block = link.carry(&self.with_own(*unit, block), self.weights);
+    /// Costs by choice of the fork, a lane for each choice where arms meet: found from their end, where
+    /// fewer choices are allowed than there are states in which a fork may leave its arms.
+    fn along(&self, arm: &Arm, ends: &[State]) -> Block {
+        let choices = arm.links.last().map_or(0, |link| link.wanted.len());
+        let mut block = Block::new(choices, ends.len());
+        ends.iter().enumerate().for_each(|(lane, &end)| block.row_mut(end)[lane] = 0.0);
+        for (i, link) in arm.links.iter().enumerate().rev() {
+            block = link.carry_back(&block, self.weights);
+            if let Some(&unit) = i.checked_sub(1).and_then(|i| arm.units.get(i)) {
+                block.add(&self.costs[unit]);
+            }
         }
         block
     }
@@ -317,44 +317,46 @@ impl<'a> Solver<'a> {
     }
 }
 
-/// An arm of a fork, from every state in which the fork leaves it.
-pub(super) struct Across {
-    /// By choice of the fork, the lane.
-    pub choices: Vec<Option<usize>>,
-    /// Costs by choice where the arms meet.
-    pub block: Block,
-}
-
 /// A fork with its arms.
 pub(super) struct Forked {
-    pub arms: Vec<Across>,
+    /// Choices where the arms meet that are allowed.
+    live: Vec<State>,
     /// By choice of the fork, a number that is equal for choices that leave every arm alike.
     alike: Vec<Option<usize>>,
-    /// Choices where the arms meet that are allowed.
-    live: Vec<usize>,
     /// By that number, the costs of all arms together for each such choice.
     sums: Vec<Vec<f64>>,
 }
 
 impl Forked {
-    fn new(arms: Vec<Across>, own: &[f64], choices: usize) -> Self {
-        let live: Vec<usize> = (0..own.len()).filter(|&c| own[c].is_finite()).collect();
-        let mut known: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
+    /// `outs` are the states in which choices of the fork leave the arms.
+    fn new(
+        live: Vec<State>,
+        ways: &[Block],
+        outs: impl Iterator<Item = Option<Vec<State>>>,
+    ) -> Self {
+        let mut known: BTreeMap<Vec<State>, usize> = BTreeMap::new();
         let mut sums: Vec<Vec<f64>> = Vec::new();
-        let alike = (0..choices).map(|choice| {
-            let outs: Vec<usize> = arms.iter().map(|a| a.choices[choice]).collect::<Option<_>>()?;
+        let alike = outs.enumerate().map(|(choice, outs)| {
             let next = sums.len();
-            let number = *known.entry(outs).or_insert(next);
+            let number = *known.entry(outs?).or_insert(next);
             if number == next {
-                let sum = |&c: &usize| {
-                    arms.iter().map(|a| a.choices[choice].map_or(INF, |o| a.block.row(c)[o])).sum()
-                };
-                sums.push(live.iter().map(sum).collect());
+                let sum = |lane: usize| ways.iter().map(|way| way.row(choice)[lane]).sum();
+                sums.push((0..live.len()).map(sum).collect());
             }
             Some(number)
         });
         let alike = alike.collect();
-        Forked { arms, alike, live, sums }
+        Forked { alike, live, sums }
+    }
+
+    /// The costs of all arms from each choice of the fork to one where they meet.
+    pub fn costs_to(&self, end: State) -> Vec<f64> {
+        let lane = self.live.iter().position(|&c| c == end);
+        let cost = |alike: &Option<usize>| match (alike, lane) {
+            (Some(at), Some(lane)) => self.sums[*at][lane],
+            _ => INF,
+        };
+        self.alike.iter().map(cost).collect()
     }
 }
 

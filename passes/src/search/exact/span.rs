@@ -3,7 +3,7 @@
 
 use super::cell::{Cell, Scene};
 use super::look::{Look, Seen};
-use super::{Proof, reached};
+use super::{Proof, Stop, reached};
 use crate::search::Evaluated;
 use crate::search::layouts::Layouts;
 use rayon::prelude::*;
@@ -37,6 +37,7 @@ pub(super) struct Spans<'s, 'a> {
     /// The most that a batch already looked at, or not worth a look, may yield.
     closed: f64,
     looks: u64,
+    stop: Stop,
     pub best: Option<Evaluated>,
     /// Layouts that were evaluated, with their cells.
     judged: Vec<(usize, Layouts)>,
@@ -49,7 +50,8 @@ impl<'s, 'a> Spans<'s, 'a> {
     pub fn new(scene: &'s Scene<'a>, best: Option<Evaluated>) -> Self {
         let cells = Cell::all(scene.evaluator);
         let (open, judged) = (Vec::new(), Vec::new());
-        Spans { scene, cells, open, closed: 0.0, looks: 0, best, judged, evaluations: 0 }
+        let stop = Stop::Proven;
+        Spans { scene, cells, open, closed: 0.0, looks: 0, stop, best, judged, evaluations: 0 }
     }
 
     /// What the best plan reaches.
@@ -69,7 +71,15 @@ impl<'s, 'a> Spans<'s, 'a> {
         }
         self.judge(found);
         let (mut idle, opened) = (0, self.looks);
-        while self.looks < opened + LOOKS && idle < IDLE {
+        loop {
+            self.stop = match idle {
+                IDLE => Stop::Settled,
+                _ if self.looks >= opened + LOOKS => Stop::Looks(LOOKS),
+                _ => Stop::Proven,
+            };
+            if self.stop != Stop::Proven {
+                break;
+            }
             let closed = self.closed;
             let lot = self.most_promising();
             let Some(most) = lot.first().map(|s| s.bound) else { break };
@@ -161,6 +171,6 @@ impl<'s, 'a> Spans<'s, 'a> {
         let open = self.open.iter().map(|s| s.bound).fold(0.0, f64::max);
         let bound = open.max(self.closed).max(reached);
         let (looks, cells) = (self.looks, self.cells.len() as u64);
-        Some(Proof { bound, reached, looks, cells, unsearched: None })
+        Some(Proof { bound, reached, looks, cells, stop: self.stop, unsearched: None })
     }
 }

@@ -1,10 +1,10 @@
 //! What every choice of a group costs: time of its kernels, bytes that it stores.
 
 use super::axes::{Axes, Key, Lattice, State};
-use super::block::Times;
+use super::block::{Times, add};
 use super::group::Head;
 use super::unit::{Port, Unit};
-use crate::evaluate::{Pricing, Work, price, work_of};
+use crate::evaluate::{Pricing, Shared, Work, price, work_of};
 use shardc_ir::dim::{Bindings, Dim, Sym};
 use shardc_ir::entity::EntityId;
 use shardc_ir::graph::{Def, Func, Inst, Module, Value};
@@ -21,9 +21,8 @@ pub(super) struct Point<'a> {
     pub pricing: Pricing<'a>,
     /// Requests, new tokens and cached tokens of the step that is priced.
     pub step: Bindings,
-    /// The same of a step of one request of a replica that attends to nothing but itself, where it
-    /// counts.
-    pub alone: Option<Bindings>,
+    /// What the second time of everything is.
+    pub second: Second,
     /// Requests and tokens for which caches are held.
     pub held: Bindings,
     /// Replicas: the requests of attention are split so many ways.
@@ -34,10 +33,45 @@ pub(super) struct Point<'a> {
     pub largest: Option<Bindings>,
 }
 
+/// What a phase does in a step in which prompts ride.
+#[derive(Clone, Debug)]
+pub(super) enum Second {
+    /// No prompts ride in decode steps.
+    Nothing,
+    /// All but the attention of decoding: this is the phase of prompts.
+    Shared {
+        /// Sizes of what runs on the tokens of both.
+        sizes: Shared,
+        /// Steps over which the attention of prompts spreads.
+        chunks: u64,
+        /// Whether prompts run in no other steps; then a step by itself is not priced, and the first
+        /// time is the second.
+        only: bool,
+    },
+    /// Attention: this is the phase of decoding.
+    Attention,
+}
+
 impl Point<'_> {
-    /// The sizes of the step that is priced, and of a lone request's where it counts.
-    pub fn binds(&self) -> impl Iterator<Item = &Bindings> {
-        [&self.step].into_iter().chain(&self.alone)
+    /// Whether the first time of everything is the second.
+    pub fn same(&self) -> bool {
+        matches!(self.second, Second::Shared { only: true, .. })
+    }
+
+    /// Sizes of a value of such extents in the steps in which what communicates takes different times.
+    pub fn binds(&self, dims: &[Dim]) -> impl Iterator<Item = &Bindings> {
+        let shared = match &self.second {
+            Second::Shared { sizes, .. } => Some(sizes.at(dims)),
+            Second::Nothing | Second::Attention => None,
+        };
+        [&self.step].into_iter().filter(|_| !self.same()).chain(shared)
+    }
+
+    /// The times of what communicates a value of such extents, given its time at the sizes of a step.
+    pub fn both(&self, dims: &[Dim], time: impl FnMut(&Bindings) -> f64) -> Times {
+        let mut times = [0.0; 2];
+        self.binds(dims).map(time).zip(&mut times).for_each(|(t, to)| *to = t);
+        if self.same() { [times[0]; 2] } else { times }
     }
 }
 
@@ -45,6 +79,8 @@ impl Point<'_> {
 #[derive(Clone, Debug)]
 pub(super) struct Priced {
     works: Vec<Work>,
+    /// Of each work, its extents without symbols of uses.
+    dims: Vec<Vec<Dim>>,
     /// Extent of each use before it is split.
     extents: Vec<Dim>,
     /// The use that splits experts over devices.
@@ -89,13 +125,20 @@ impl Priced {
             });
             found.next().unwrap_or(Dim::fixed(1))
         };
+        let extents: Vec<Dim> = (0..unit.uses.len()).map(extent).collect();
+        let whole = |dim: Dim| {
+            let on = dim.symbol().and_then(|sym| sym.index().checked_sub(base));
+            on.and_then(|on| extents.get(on)).copied().unwrap_or(dim)
+        };
+        let dims = works.iter().map(|w| w.dims().into_iter().map(whole).collect()).collect();
         let experts = expert_weight(func, unit).and_then(|p| p.dims[0]);
         let tagged = tag(func, unit, base, false);
         let stored =
             unit.stored.iter().map(|p| (tagged.ty(p.value).clone(), func.ty(p.value).kind));
         Priced {
             works,
-            extents: (0..unit.uses.len()).map(extent).collect(),
+            dims,
+            extents,
             experts,
             base,
             stored: stored.collect(),
@@ -121,27 +164,48 @@ impl Priced {
     }
 
     fn times(&self, point: &Point<'_>, parts: &[u64]) -> Times {
+        let step = self.bind(&point.step, parts);
+        let shared = match &point.second {
+            Second::Shared { sizes, .. } => {
+                [true, false].map(|tokens| self.bind(sizes.with(tokens), parts))
+            }
+            Second::Nothing | Second::Attention => Default::default(),
+        };
         let mut times = [0.0; 2];
-        for (bind, time) in point.binds().zip(&mut times) {
-            *time = self.time(point, bind, parts);
+        for (work, dims) in self.works.iter().zip(&self.dims) {
+            let attends = matches!(work, Work::Attention { .. });
+            let time = |bind: &Bindings| self.time(point, work, bind, parts);
+            let own = match &point.second {
+                Second::Nothing => [time(&step), 0.0],
+                Second::Attention if attends => [time(&step); 2],
+                Second::Attention => [time(&step), 0.0],
+                Second::Shared { chunks, only, .. } if attends => {
+                    let (whole, chunks) = (time(&step), (*chunks).max(1) as f64);
+                    [if *only { whole / chunks } else { whole }, whole / chunks]
+                }
+                Second::Shared { sizes, only, .. } => {
+                    let tokens = dims.iter().any(|d| sizes.counts_tokens(*d));
+                    let second = time(&shared[usize::from(!tokens)]);
+                    [if *only { second } else { time(&step) }, second]
+                }
+            };
+            times = add(times, own);
         }
         times
     }
 
-    fn time(&self, point: &Point<'_>, bind: &Bindings, parts: &[u64]) -> f64 {
-        let bind = self.bind(bind, parts);
+    fn time(&self, point: &Point<'_>, work: &Work, bind: &Bindings, parts: &[u64]) -> f64 {
         let (pricer, fabric) = point.pricing.models();
-        let one = |work: &Work| match work {
+        match work {
             Work::Experts { .. } => {
                 let mut work = work.clone();
                 if let (Work::Experts { ep, .. }, Some(on)) = (&mut work, self.experts) {
                     *ep = parts[on];
                 }
-                price(&work, &pricer, &fabric, &bind).time.as_f64()
+                price(&work, &pricer, &fabric, bind).time.as_f64()
             }
-            work => price(work, &pricer, &fabric, &bind).time.as_f64(),
-        };
-        self.works.iter().map(one).sum()
+            work => price(work, &pricer, &fabric, bind).time.as_f64(),
+        }
     }
 
     fn stored(&self, point: &Point<'_>, parts: &[u64], kind: Kind) -> f64 {

@@ -146,7 +146,7 @@ pub fn run(path: &Path, cluster: &Cluster, load: LoadArg, programme: &Programme)
 }
 
 /// The request of a load, with the defaults of the command line.
-fn request(config: &str, cluster: &Cluster, load: LoadArg) -> Request {
+pub fn request(config: &str, cluster: &Cluster, load: LoadArg) -> Request {
     let profile = Profile::default();
     let load = Load {
         tpot_limit: load.tpot_ms.map(|ms| Ns::from_ns(ms * 1e6)),

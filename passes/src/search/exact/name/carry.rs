@@ -47,7 +47,7 @@ impl Namer<'_> {
     /// The axes of a bundle's roles where it is made.
     fn begin(&self, carry: &Carry) -> Lists {
         let tokens = |lists: &Lists, class: usize| {
-            let at = self.flow.stream.uses.iter().position(|u| u.class == Some(class));
+            let at = self.flow.stream.use_of(class);
             at.map_or(Vec::new(), |i| lists[i].clone())
         };
         let of = |role: &Role| match (carry.from, role) {

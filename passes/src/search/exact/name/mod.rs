@@ -275,7 +275,7 @@ impl<'a> Namer<'a> {
     /// Requests and tokens of a group as they are in `tokens`, nothing else.
     fn like(&self, unit: &Unit, tokens: &Lists) -> Lists {
         let of = |on: &Use| {
-            let at = self.flow.stream.uses.iter().position(|s| s.class == on.class);
+            let at = on.class.and_then(|class| self.flow.stream.use_of(class));
             at.map_or(Vec::new(), |i| tokens[i].clone())
         };
         unit.uses.iter().map(of).collect()
@@ -284,7 +284,7 @@ impl<'a> Namer<'a> {
     fn wants_of_stream(&self, bundle: &Bundle) -> Vec<Option<Vec<Atom>>> {
         let want = |role: &Role| match role {
             Role::Split(class) => {
-                let at = self.flow.stream.uses.iter().position(|u| u.class == Some(*class));
+                let at = self.flow.stream.use_of(*class);
                 Some(at.map_or(Vec::new(), |i| self.stream[i].clone()))
             }
             Role::Pending => None,

@@ -18,7 +18,6 @@ mod tuples;
 use super::space::{Gene, Genome, Mark, Space, choice, gene};
 use crate::schedule::Schedule;
 use crate::search::candidate::{Evaluated, Evaluator, Refusal, bindings};
-use crate::search::headline::headline;
 use crate::search::layouts::Layouts;
 use crate::search::legal_degrees;
 use crate::strategy::Degrees;
@@ -211,9 +210,7 @@ impl<'a> LayoutSpace<'a> {
         let decode = self.schedule(decisions, 1, &mesh, &of);
         let mut prefill = self.schedule(decisions, 0, &mesh, &of);
         share((self.evaluator.decode, &decode), (self.evaluator.prefill, &mut prefill));
-        let (of_prefill, _) = headline(self.evaluator.prefill, &prefill);
-        let (of_decode, groups) = headline(self.evaluator.decode, &decode);
-        Layouts { prefill, decode, headlines: [of_prefill, of_decode], groups }
+        Layouts::new([self.evaluator.prefill, self.evaluator.decode], [prefill, decode])
     }
 
     fn schedule(&self, decisions: &Decisions, phase: usize, mesh: &Mesh, of: &[u16]) -> Schedule {

@@ -1,0 +1,180 @@
+//! `shardc bench exact`: what the search `exact` gains over degrees, how sure it is, and what it costs,
+//! whole and point by point.
+
+use super::search::case::{self, LoadArg};
+use crate::failure::{InSource, Outcome};
+use crate::{input, output};
+use serde_json::Value;
+use shardc::codes;
+use shardc::facade::{ModelRequest, Programs, read_model};
+use shardc_cost::machine::Cluster;
+use shardc_cost::serving::Load;
+use shardc_ir::diag::{Diagnostic, Result};
+use shardc_passes::search::{Evaluated, Evaluator, Found, Method, Points, search};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Compare `exact` with `degrees`: models × numbers of layers × clusters × loads.
+///
+/// Of each: output tokens a second and GPU of both; under a limit on TPOT also read off both plans'
+/// frontiers at exactly that TPOT, between batches; how much better a plan may be; seconds of both.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ExactArgs {
+    /// Model configurations: config.json files, or directories that hold one
+    #[arg(value_name = "MODEL", required = true)]
+    models: Vec<PathBuf>,
+    /// Clusters: presets or files
+    #[arg(long, value_name = "PRESET|FILE,…", value_delimiter = ',', default_value = "h100x8x4")]
+    clusters: Vec<String>,
+    /// Loads: tokens in / tokens out, with a limit on TPOT in ms after @
+    #[arg(long, value_name = "ISL/OSL[@MS],…", value_delimiter = ',', default_value = "2048/512")]
+    loads: Vec<LoadArg>,
+    /// Serve answers only: prompts come prefilled, as into a decode pool
+    #[arg(long)]
+    decode: bool,
+    /// Numbers of layers to give the models instead of their own
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    layers: Vec<u64>,
+    /// Time single points instead: one of each number of stages and replicas, at this batch of a
+    /// replica or the largest that fits
+    #[arg(long, value_name = "BATCH", value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    points: Option<u64>,
+}
+
+/// Runs the command.
+///
+/// Errors: input that cannot be read, or a pass refuses a model.
+pub fn run(args: &ExactArgs) -> Outcome {
+    let title = match args.points {
+        Some(batch) => format!(
+            "points at batch {batch}, one thread each\n{:>6} {:>11} {:>9} {:>11} {:>9}  case\n",
+            "points", "solve, mean", "most", "look, mean", "most"
+        ),
+        None => format!(
+            "{} threads\n{:>10} {:>10} {:>7} {:>9} {:>9} {:>9}  case\n",
+            rayon::current_num_threads(),
+            "degrees",
+            "exact",
+            "gain",
+            "at most",
+            "seconds",
+            "of exact"
+        ),
+    };
+    output::print(&title)?;
+    for path in &args.models {
+        let files = input::model(path)?;
+        for layers in wanted(&args.layers) {
+            let config = with_layers(&files.config.text, layers)?;
+            for cluster in &args.clusters {
+                let cluster = input::cluster(cluster)?;
+                for &load in &args.loads {
+                    let layers = layers.map_or(String::new(), |n| format!(", {n} layers"));
+                    let kind = if args.decode { ", decode" } else { "" };
+                    let name = &files.name;
+                    let title = format!("{name}{layers} on {}, {load}{kind}", cluster.name);
+                    let lines = of_case(args, &files.name, &config, &cluster, load);
+                    let lines = lines.in_source(&files.config)?;
+                    output::print(&format!("{lines}  {title}\n"))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Numbers of layers; the model's own where none are named.
+fn wanted(layers: &[u64]) -> Vec<Option<u64>> {
+    if layers.is_empty() { vec![None] } else { layers.iter().copied().map(Some).collect() }
+}
+
+/// A configuration with another number of layers.
+fn with_layers(config: &str, layers: Option<u64>) -> Result<String> {
+    let Some(layers) = layers else { return Ok(config.to_string()) };
+    let unknown = || {
+        let message = "the configuration has no num_hidden_layers to change";
+        let help = "leave out --layers, or name models that have it";
+        Box::new(Diagnostic::error(codes::USAGE, message).help(help))
+    };
+    let mut value: Value = serde_json::from_str(config).map_err(|_| unknown())?;
+    let inner = value.pointer("/text_config/num_hidden_layers").is_some();
+    let at = if inner { "/text_config/num_hidden_layers" } else { "/num_hidden_layers" };
+    *value.pointer_mut(at).ok_or_else(unknown)? = layers.into();
+    Ok(value.to_string())
+}
+
+fn of_case(
+    args: &ExactArgs,
+    name: &str,
+    config: &str,
+    cluster: &Cluster,
+    load: LoadArg,
+) -> Result<String> {
+    let mut request = case::request(config, cluster, load);
+    request.load = Load { prefilled: args.decode, ..request.load };
+    let model = read_model(&ModelRequest { name: name.to_string(), ..request.model.clone() })?;
+    let programs = Programs::of(&model)?;
+    let evaluator = programs.evaluator(&request, &request.cluster, None);
+    match args.points {
+        Some(batch) => points(&evaluator, batch),
+        None => compared(&evaluator),
+    }
+}
+
+/// Both searches on one case.
+fn compared(evaluator: &Evaluator<'_>) -> Result<String> {
+    let run = |method: Method| -> Result<(Option<Found>, f64)> {
+        let begun = Instant::now();
+        let found = search(evaluator, method, None, &mut |_, _| {})?.ok();
+        Ok((found, begun.elapsed().as_secs_f64()))
+    };
+    let (degrees, before) = run(Method::Degrees)?;
+    let (exact, seconds) = run(Method::Exact)?;
+    let (Some(degrees), Some(exact)) = (degrees, exact) else {
+        return Ok("no plan fits".to_string());
+    };
+    let worth = |plan: &Evaluated| plan.serving.tokens_per_s_per_device;
+    let (a, b) = (worth(&degrees.best), worth(&exact.best));
+    let gap = exact.proof.as_ref().map_or(f64::NAN, |proof| proof.gap());
+    let mut line = format!(
+        "{a:>10.1} {b:>10.1} {:>6.3}x {:>8.1}% {before:>9.2} {seconds:>9.2}",
+        b / a,
+        gap * 100.0
+    );
+    if let Some(limit) = evaluator.load.tpot_limit {
+        let at = |plan: &Evaluated| evaluator.at_tpot(plan, limit);
+        if let (Some(a), Some(b)) = (at(&degrees.best)?, at(&exact.best)?) {
+            line += &format!("  at the limit {a:.1} and {b:.1}, {:.3}x", b / a);
+        }
+    }
+    Ok(line)
+}
+
+/// Times every point at a batch.
+fn points(evaluator: &Evaluator<'_>, batch: u64) -> Result<String> {
+    let all = match Points::of(evaluator) {
+        Ok(points) => points,
+        Err(reason) => return Ok(format!("not searched: {reason}")),
+    };
+    let timed = |of: &dyn Fn(usize) -> bool| -> Vec<f64> {
+        let time = |cell: usize| {
+            let begun = Instant::now();
+            of(cell).then(|| begun.elapsed().as_secs_f64())
+        };
+        (0..all.len()).filter_map(time).collect()
+    };
+    // Surfaces of the machine are made when first asked for.
+    all.solve(0, batch);
+    let solves = timed(&|cell| all.solve(cell, batch).is_some());
+    let looks = timed(&|cell| all.look(cell, batch).is_some());
+    let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len().max(1) as f64;
+    let most = |times: &[f64]| times.iter().copied().fold(0.0, f64::max);
+    Ok(format!(
+        "{:>6} {:>10.3}s {:>8.3}s {:>10.3}s {:>8.3}s",
+        solves.len(),
+        mean(&solves),
+        most(&solves),
+        mean(&looks),
+        most(&looks)
+    ))
+}
