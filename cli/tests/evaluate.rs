@@ -168,3 +168,34 @@ fn a_model_too_large_for_a_gpu_is_refused_with_a_way_out() {
     assert!(notes.contains("conflict") && notes.contains("weights"), "{error}");
     assert!(error["help"].is_string(), "{error}");
 }
+
+/// What is no schedule is told so whatever was asked before it.
+#[test]
+fn schedules_that_are_alike_in_text_only_are_told_apart() {
+    let base = json!({
+        "model": model("Qwen__Qwen3-8B"), "cluster": "h100x8", "isl": 512, "osl": 64, "gpus": 2,
+    });
+    let with = |schedule: Value| {
+        let mut asked = base.clone();
+        asked["schedule"] = schedule;
+        asked.to_string()
+    };
+    let degrees = json!({"degrees": "tp=2"});
+    let twins = [
+        [with(json!(5)), with(json!({}))],
+        [
+            with(json!({"degrees": "tp=2", "stages": true})),
+            with(json!({"degrees": "tp=2", "stages": "the value true"})),
+        ],
+        [with(json!({"degrees": "tp=2", "batch": 3})), with(degrees.clone())],
+    ];
+    for (i, [a, b]) in twins.into_iter().enumerate() {
+        let alone = |line: &String, n| ask(&format!("twins_{i}_{n}"), std::slice::from_ref(line));
+        let (first, second) = (alone(&a, 0).remove(0), alone(&b, 1).remove(0));
+        assert_ne!(first, second, "twins {i}");
+        let there = ask(&format!("twins_{i}_there"), &[a.clone(), b.clone()]);
+        assert_eq!(there, [first.clone(), second.clone()], "twins {i}");
+        let back = ask(&format!("twins_{i}_back"), &[b, a]);
+        assert_eq!(back, [second, first], "twins {i}, the other way round");
+    }
+}

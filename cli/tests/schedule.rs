@@ -89,6 +89,15 @@ fn schedules_give_the_same_plan_again() {
 }
 
 #[test]
+fn functions_are_listed_once() {
+    let text = "degrees = \"tp=4,dp=2\"\n\n[both.zebra]\nx = \"[{}, {}, {}]\"\n";
+    let found = run("schedule_functions", text, &[]);
+    assert_eq!(found.json()["error"]["code"], "S122", "{}", found.stderr);
+    let help = found.json()["error"]["help"].as_str().unwrap().to_string();
+    assert_eq!(help.matches("layer").count(), 1, "{help}");
+}
+
+#[test]
 fn pins_become_lines_of_the_schedule() {
     let dir = scratch("schedule_pins");
     let pins = file(&dir, "pins", "*/attn.o: [{dp}, {}, {tp}]\n");

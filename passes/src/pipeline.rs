@@ -145,6 +145,18 @@ pub fn lower_scheduled(
     observe("logical", &module);
     apply_schedule(&mut module, schedule)?;
     observe("apply-schedule", &module);
+    lower_sharded(module, options, observe)
+}
+
+/// Lowers a module at sharded level to local programs by the last passes of the pipeline `lower`.
+///
+/// # Errors
+/// A pass refuses the program.
+pub(crate) fn lower_sharded(
+    mut module: Module,
+    options: &Options,
+    observe: Observer<'_>,
+) -> Result<Module> {
     for pass in LOWER.iter().skip(2).filter_map(|name| Pass::named(name)) {
         pass.apply(&mut module, options)?;
         observe(pass.name, &module);

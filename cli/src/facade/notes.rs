@@ -36,11 +36,8 @@ pub(super) fn of_pins(
 
 /// A pin that no value takes: every reader takes it in another layout, so it moves there directly.
 fn bypassed(pin: &Pin, phases: &[PhasePlan]) -> Option<Diagnostic> {
-    let sharded = |phase: &PhasePlan| -> Option<Module> {
-        let found = phase.dumps.iter().find(|(_, m)| m.level == Level::Sharded)?;
-        Some(found.1.clone())
-    };
-    let modules: Vec<Module> = phases.iter().filter_map(sharded).collect();
+    let dumps = phases.iter().filter_map(|p| p.dumps.iter().find(|d| d.1.level == Level::Sharded));
+    let modules: Vec<&Module> = dumps.map(|(_, module)| module).collect();
     let mut named: Vec<(String, String)> = Vec::new();
     for func in modules.iter().flat_map(|module| module.funcs.values()) {
         let fits = func

@@ -9,10 +9,12 @@ use shardc_cost::profile::Profile;
 use shardc_cost::serving::Load;
 use shardc_ir::diag::Result;
 use shardc_passes::evaluate::Breakdown;
-use shardc_passes::schedule::tree::{Node, Tree};
-use shardc_passes::schedule::{self, Batching, Checked, Decisions, batching};
+use shardc_passes::schedule::tree::Node;
+use shardc_passes::schedule::{
+    self, Base, Batching, Checked, Decisions, Schedule, batching, without_batching,
+};
 use shardc_passes::search::{self, Evaluated, Evaluator, Refusal, Terms, Ways};
-use shardc_passes::strategy::megatron::Phase;
+use shardc_passes::strategy::megatron::{ExpertExchange, Phase};
 use shardc_passes::strategy::{Degrees, Facts};
 
 /// Sizes for which programs choose collectives, whatever the load: tokens of a prompt and of a
@@ -25,9 +27,14 @@ pub struct Pricing {
     programs: Programs,
     facts: Facts,
     plans: Slots<Layout, Result<Ways>>,
-    /// By the text of a schedule without its batches, and by devices of a node and of the cluster.
-    schedules: Slots<(String, (u64, u64)), Checked<Ways>>,
+    /// By a schedule without its batches, and by devices of a node and of the cluster.
+    schedules: Slots<(Node, (u64, u64)), Checked<Ways>>,
+    /// Layouts of Megatron's rule, on which schedules state a few others.
+    bases: Slots<RuleKey, Result<[Schedule; 2]>>,
 }
+
+/// Degrees, how tokens reach experts, and devices of a node and of the cluster.
+type RuleKey = (Degrees, ExpertExchange, (u64, u64));
 
 /// What programs depend on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,18 +95,20 @@ impl Pricing {
     pub fn of(model: &Model) -> Result<Self> {
         let programs = Programs::of(model)?;
         let facts = Facts::of(&programs.prefill);
-        Ok(Pricing { programs, facts, plans: Slots::default(), schedules: Slots::default() })
+        let (plans, schedules, bases) = (Slots::default(), Slots::default(), Slots::default());
+        Ok(Pricing { programs, facts, plans, schedules, bases })
     }
 
     /// Layouts whose programs are kept.
     pub fn kept(&self) -> usize {
-        self.plans.len() + self.schedules.len()
+        self.plans.len() + self.schedules.len() + self.bases.len()
     }
 
     /// Forgets all programs.
     pub fn forget(&self) {
         self.plans.clear();
         self.schedules.clear();
+        self.bases.clear();
     }
 
     /// Prices a layout under a load.
@@ -136,12 +145,20 @@ impl Pricing {
     fn of_schedule(&self, question: &Question<'_>, schedule: &Node) -> Checked<Answer> {
         let load = batching(schedule)?.of(question.load);
         let devices = (question.cluster.node.devices, question.cluster.devices());
-        let slot = self.schedules.slot((layouts(schedule).to_toml(), devices));
+        let slot = self.schedules.slot((without_batching(schedule), devices));
         let ways = slot.get_or_init(|| {
             let evaluator = self.evaluator(question);
             let decisions = schedule::read(&evaluator.site(), schedule)?;
             let decisions = Decisions { batching: Batching::default(), ..decisions };
-            let (ready, _) = evaluator.prepare_decisions(&decisions)?;
+            let ready = match &decisions.base {
+                Base::Rule(rule) if rule.pins.is_empty() && !decisions.is_plain() => {
+                    let slot = self.bases.slot((rule.degrees, rule.exchange, devices));
+                    let base = slot.get_or_init(|| evaluator.layouts_of_rule(rule));
+                    let base = base.as_ref().map_err(Clone::clone)?;
+                    evaluator.prepare_stated(&decisions, base)?
+                }
+                _ => evaluator.prepare_decisions(&decisions)?.0,
+            };
             Ok(Ways::one(ready))
         });
         let ways = ways.as_ref().map_err(Clone::clone)?;
@@ -155,14 +172,6 @@ impl Pricing {
         let Question { cluster, profile, mem_fraction, .. } = *question;
         Evaluator::new(prefill, decode, cluster, profile, load, SIZES.1, mem_fraction, None)
     }
-}
-
-/// A schedule without its batches: what programs depend on.
-fn layouts(schedule: &Node) -> Node {
-    let Tree::Table(rows) = &schedule.tree else { return schedule.clone() };
-    let batches = ["batch", "micro_batches", "chunk"];
-    let rows = rows.iter().filter(|(key, _)| !batches.contains(&key.name.as_str()));
-    Tree::Table(rows.cloned().collect()).into()
 }
 
 impl<'a> Question<'a> {

@@ -31,8 +31,18 @@ pub fn apply_schedule(module: &mut Module, schedule: &Schedule) -> Result<()> {
 /// # Errors
 /// As [`apply_schedule`].
 pub fn complete(module: &Module, stated: &Schedule) -> Result<Schedule> {
-    let trace = walk(&mut module.clone(), stated, None, Rest::Follow)?;
-    Ok(Schedule { mesh: stated.mesh.clone(), funcs: trace.full })
+    Ok(applied_whole(module, stated)?.1)
+}
+
+/// The program at sharded level as a schedule that states some of its decisions says, with all of them:
+/// what [`apply_schedule`] makes of [`complete`], in one walk.
+///
+/// # Errors
+/// As [`apply_schedule`].
+pub(crate) fn applied_whole(module: &Module, stated: &Schedule) -> Result<(Module, Schedule)> {
+    let mut sharded = module.clone();
+    let trace = walk(&mut sharded, stated, None, Rest::Follow)?;
+    Ok((sharded, Schedule { mesh: stated.mesh.clone(), funcs: trace.full }))
 }
 
 /// The decisions of `full` that [`complete`] would not make by itself; parameters of `given` are

@@ -20,12 +20,13 @@ pub mod tree;
 mod walk;
 mod write;
 
+pub(crate) use apply::applied_whole;
 pub use apply::{apply_schedule, complete, stated};
 pub use decisions::{Base, Batching, Decisions, Rule};
 pub use extract::extract;
 pub use fault::{Checked, Fault};
 pub use pinned::pinned;
-pub use read::{KEYS, VERSION, batching, devices, read};
+pub use read::{KEYS, VERSION, batching, devices, read, without_batching};
 pub use site::Site;
 pub use write::write;
 

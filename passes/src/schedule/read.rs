@@ -35,6 +35,9 @@ pub const KEYS: [&str; 14] = [
     "decode",
 ];
 
+/// Those of them that say how requests are batched; programs do not depend on them.
+const BATCHING: [&str; 3] = ["batch", "micro_batches", "chunk"];
+
 /// Most stages, requests and tokens that a schedule may name.
 const MOST: u64 = 1 << 32;
 
@@ -150,8 +153,15 @@ pub fn read(site: &Site<'_>, root: &Node) -> Checked<Decisions> {
 /// `S121` for what is no whole number.
 pub fn batching(root: &Node) -> Checked<Batching> {
     let one = |name: &str| root.get(name).map(|node| whole(name, node)).transpose();
-    let [batch, micro_batches, chunk] = [one("batch")?, one("micro_batches")?, one("chunk")?];
-    Ok(Batching { batch, micro_batches, chunk })
+    let [batch, micro_batches, chunk] = BATCHING.map(one);
+    Ok(Batching { batch: batch?, micro_batches: micro_batches?, chunk: chunk? })
+}
+
+/// A schedule without how it batches requests: what its programs depend on.
+pub fn without_batching(root: &Node) -> Node {
+    let Tree::Table(rows) = &root.tree else { return root.clone() };
+    let kept = rows.iter().filter(|(key, _)| !BATCHING.contains(&key.name.as_str()));
+    Node { tree: Tree::Table(kept.cloned().collect()), ..root.clone() }
 }
 
 fn base(site: &Site<'_>, root: &Node) -> Checked<(Base, Groups)> {

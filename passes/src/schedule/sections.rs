@@ -67,9 +67,12 @@ impl<'a> Sections<'a> {
                 })
                 .collect();
             if funcs.is_empty() {
-                let known = phases.iter().flat_map(|&p| modules[p].funcs.values());
-                let mut known: Vec<&str> = known.map(|f| f.name.as_str()).collect();
-                known.dedup();
+                let mut known: Vec<&str> = Vec::new();
+                for func in phases.iter().flat_map(|&p| modules[p].funcs.values()) {
+                    if !known.contains(&func.name.as_str()) {
+                        known.push(&func.name);
+                    }
+                }
                 let message = format!("there is no function `{}`", key.name);
                 return Err(unknown(codes::SCHEDULE_NAME, message, key, &known));
             }

@@ -80,10 +80,8 @@ pub(super) fn show_factor(
     let sides = [(&rule.operands, &data.operands), (&rule.results, &data.results)];
     for (dims, values) in sides {
         for (dims, &value) in dims.iter().zip(values.iter()) {
-            for (d, factors) in dims.iter().enumerate().filter(|(_, f)| f.contains(&at)) {
-                let _ = factors;
-                places.push(format!("dim {d} of %{}", func.values[value].name));
-            }
+            let carriers = (0..dims.len()).filter(|&d| dims[d].contains(&at));
+            places.extend(carriers.map(|d| format!("dim {d} of %{}", func.values[value].name)));
         }
     }
     places.truncate(3);

@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// A value, and where it stands in a text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Node {
     /// What it is.
     pub tree: Tree,
@@ -19,7 +19,7 @@ pub struct Node {
 }
 
 /// What a value is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tree {
     /// A text.
     Text(String),
@@ -34,7 +34,7 @@ pub enum Tree {
 }
 
 /// A name, and where it stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     /// The name.
     pub name: String,

@@ -1,10 +1,13 @@
 //! Plans whose decisions somebody has made: from what is stated to all layouts, and what they cost.
 
 use super::candidate::{ByRule, Evaluated, Evaluator, Lowered, Refusal};
+use super::headline::headline;
 use super::layouts::Layouts;
 use super::ready::{Priceable, Ready};
-use crate::schedule::{Base, Batching, Decisions, FuncSchedule, Rule, Schedule, complete, extract};
-use crate::schedule::{Site, stated};
+use crate::pipeline::lower_sharded;
+use crate::propagate_shardings::Provenance;
+use crate::schedule::{Base, Batching, Decisions, FuncSchedule, Rule, Schedule, applied_whole};
+use crate::schedule::{Site, extract, stated};
 use crate::strategy::megatron::{ExpertExchange, Phase};
 use crate::strategy::{Degrees, Pin};
 use shardc_ir::diag::Result;
@@ -59,10 +62,41 @@ impl Evaluator<'_> {
             let ready = Ready::new(&degrees, rule.exchange, lowered.groups, phases);
             return Ok((ready, None));
         }
-        let layouts = asked.resolve(decisions)?;
-        let lowered = asked.lower_layouts(&degrees, &layouts, observe)?;
+        let of_rule = match &decisions.base {
+            Base::Operands { .. } => None,
+            Base::Rule(rule) => Some(asked.layouts_of_rule(rule)?),
+        };
+        let (ready, [prefill, decode]) = asked.prepare_over(decisions, of_rule.as_ref())?;
+        Ok((ready, Some(Layouts::new([asked.prefill, asked.decode], [prefill, decode]))))
+    }
+
+    /// As [`prepare_decisions`](Self::prepare_decisions), where what the decisions' rule comes to is
+    /// known.
+    ///
+    /// # Errors
+    /// As [`evaluate_decisions`](Self::evaluate_decisions).
+    pub fn prepare_stated(&self, decisions: &Decisions, of_rule: &[Schedule; 2]) -> Result<Ready> {
+        Ok(self.asked(decisions).prepare_over(decisions, Some(of_rule))?.0)
+    }
+
+    fn prepare_over(
+        &self,
+        decisions: &Decisions,
+        of_rule: Option<&[Schedule; 2]>,
+    ) -> Result<(Ready, [Schedule; 2])> {
+        let degrees = decisions.degrees();
+        let [prefill, decode] = self.resolve_over(decisions, of_rule)?;
+        let lower = |phase, module| -> Result<(Module, Provenance)> {
+            let options = self.options(&degrees, phase)?;
+            Ok((lower_sharded(module, &options, &mut |_, _| {})?, Provenance::default()))
+        };
+        let lowered = Lowered {
+            prefill: lower(Phase::Prefill, prefill.0)?,
+            decode: lower(Phase::Decode, decode.0)?,
+            groups: headline(self.decode, &decode.1).1,
+        };
         let degrees = together(degrees, &lowered);
-        Ok((asked.ready(&degrees, lowered)?, Some(layouts)))
+        Ok((self.ready(&degrees, lowered)?, [prefill.1, decode.1]))
     }
 
     /// Lowers both phases as a rule says.
@@ -84,27 +118,38 @@ impl Evaluator<'_> {
     /// As [`evaluate_decisions`](Self::evaluate_decisions).
     pub fn resolve(&self, decisions: &Decisions) -> Result<Layouts> {
         let asked = self.asked(decisions);
-        let one = |phase: Phase, stored: Option<&Schedule>| -> Result<Schedule> {
-            let module = asked.program(phase);
+        let of_rule = match &decisions.base {
+            Base::Operands { .. } => None,
+            Base::Rule(rule) => Some(asked.layouts_of_rule(rule)?),
+        };
+        let layouts = asked.resolve_over(decisions, of_rule.as_ref())?;
+        Ok(Layouts::new([asked.prefill, asked.decode], layouts.map(|(_, schedule)| schedule)))
+    }
+
+    /// The programs of prefill and of decoding at sharded level, and all layouts of each.
+    fn resolve_over(
+        &self,
+        decisions: &Decisions,
+        of_rule: Option<&[Schedule; 2]>,
+    ) -> Result<[(Module, Schedule); 2]> {
+        let one = |phase: Phase, stored: Option<&Schedule>| -> Result<(Module, Schedule)> {
+            let module = self.program(phase);
             let stated = decisions.of_phase(phase, module);
-            let mut wanted = match &decisions.base {
-                Base::Operands { .. } => stated,
-                Base::Rule(rule) => {
-                    let base = asked.extract_rule(rule, phase)?;
-                    overlaid(module, base, &stated)
-                }
+            let mut wanted = match of_rule {
+                None => stated,
+                Some(base) => overlaid(module, base[phase as usize].clone(), &stated),
             };
             if let Some(stored) = stored {
-                let stored = stored.stored_as(asked.decode, module);
+                let stored = stored.stored_as(self.decode, module);
                 for (name, func) in stored.funcs {
                     wanted.funcs.entry(name).or_default().params.extend(func.params);
                 }
             }
-            complete(module, &wanted)
+            applied_whole(module, &wanted)
         };
         let decode = one(Phase::Decode, None)?;
-        let prefill = one(Phase::Prefill, Some(&decode))?;
-        Ok(Layouts::new([asked.prefill, asked.decode], [prefill, decode]))
+        let prefill = one(Phase::Prefill, Some(&decode.1))?;
+        Ok([prefill, decode])
     }
 
     /// The logical program of a phase.
@@ -113,6 +158,15 @@ impl Evaluator<'_> {
             Phase::Prefill => self.prefill,
             Phase::Decode => self.decode,
         }
+    }
+
+    /// The schedules of prefill and of decoding that a rule comes to.
+    ///
+    /// # Errors
+    /// A pin fits no value, or a pass refuses the program.
+    pub fn layouts_of_rule(&self, rule: &Rule) -> Result<[Schedule; 2]> {
+        let of = |phase| self.extract_rule(rule, phase);
+        Ok([of(Phase::Prefill)?, of(Phase::Decode)?])
     }
 
     /// The schedule that a rule comes to.

@@ -77,24 +77,27 @@ impl Evaluator<'_> {
         layouts: &Layouts,
         observe: &mut dyn FnMut(Phase, &'static str, &Module),
     ) -> Result<Lowered> {
-        let stage_layers = self.stages(degrees)?;
-        let mut run = |phase, logical: &Module, schedule: &Schedule| {
-            let sizes = step_sizes(phase, degrees, self.load.isl, self.max_len);
-            let options = Options {
-                sizes: sizes.map(|(name, size)| (name.to_string(), size)).to_vec(),
-                stage_layers: stage_layers.clone(),
-                ..Options::default()
-            };
+        let mut run = |phase, schedule: &Schedule| {
             let observe = &mut |pass, module: &Module| observe(phase, pass, module);
-            lower_scheduled(logical, schedule, &options, observe)
+            lower_scheduled(self.program(phase), schedule, &self.options(degrees, phase)?, observe)
         };
-        let prefill = run(Phase::Prefill, self.prefill, &layouts.prefill)?;
-        let decode = run(Phase::Decode, self.decode, &layouts.decode)?;
+        let prefill = run(Phase::Prefill, &layouts.prefill)?;
+        let decode = run(Phase::Decode, &layouts.decode)?;
         let nothing = Provenance::default;
         Ok(Lowered {
             prefill: (prefill, nothing()),
             decode: (decode, nothing()),
             groups: layouts.groups.clone(),
+        })
+    }
+
+    /// What passes are told that lower a phase.
+    pub(super) fn options(&self, degrees: &Degrees, phase: Phase) -> Result<Options> {
+        let sizes = step_sizes(phase, degrees, self.load.isl, self.max_len);
+        Ok(Options {
+            sizes: sizes.map(|(name, size)| (name.to_string(), size)).to_vec(),
+            stage_layers: self.stages(degrees)?,
+            ..Options::default()
         })
     }
 
