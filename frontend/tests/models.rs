@@ -31,6 +31,21 @@ fn files_as_they_stand_on_the_hub_count_exactly() {
     assert_eq!(found, expected);
 }
 
+/// The stand-in of a size that nobody published has the parameters that its README says.
+#[test]
+fn the_stand_in_has_the_parameters_that_are_stated() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/stand-ins");
+    let text = std::fs::read_to_string(folder.join("moe-1.6t.json")).unwrap();
+    let spec = read(&text);
+    let counts = [spec.parameters().unwrap(), spec.active_parameters().unwrap()];
+    let readme = std::fs::read_to_string(folder.join("README.md")).unwrap();
+    assert_eq!(counts[0], 1_569_636_477_440);
+    for count in counts {
+        let stated = (count as f64 / 1e8).round() / 10.0;
+        assert!(readme.contains(&format!("{stated} B")), "{stated} B of {counts:?}");
+    }
+}
+
 #[test]
 fn active_parameters_leave_out_idle_experts() {
     let active = |name: &str| {
