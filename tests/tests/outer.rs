@@ -6,10 +6,10 @@ use shardc::facade::{Model, ModelRequest, Programs, Request, read_model};
 use shardc_cost::machine;
 use shardc_cost::serving::Load;
 use shardc_passes::search::outer::{
-    Dice, Entry, Gene, Genome, HAS_RL, LayoutSpace, Memory, Moves, Settings, Space, State, Trial,
-    Variant, Way, drawn, gene, run_way,
+    Dice, Entry, Gene, Genome, HAS_RL, LayoutSpace, Memory, Moves, Settings, Space, Trial, Variant,
+    Way, drawn, gene, run_way,
 };
-use shardc_passes::search::{Evaluator, legal_degrees};
+use shardc_passes::search::{Evaluator, State, legal_degrees};
 use shardc_passes::strategy::megatron::Phase;
 use shardc_verify::{Program, verify};
 use std::collections::BTreeSet;

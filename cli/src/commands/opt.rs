@@ -3,10 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::input::{self, Source};
 use crate::output;
-use shardc::codes;
 use shardc::workbench::{OptFlags, Stopped, optimise};
-use shardc_ir::diag::Diagnostic;
-use std::fs;
 use std::path::PathBuf;
 
 /// Run passes on a program of the IR and print what they leave.
@@ -35,10 +32,7 @@ pub fn run(args: &OptArgs) -> Outcome {
     let done = optimise(&source.text, &args.flags, &mut |shown| output::complain(shown))
         .map_err(|stopped| failure(stopped, &source))?;
     let Some(path) = &args.output else { return output::print(&done.text) };
-    fs::write(path, done.text).map_err(|error| {
-        let message = format!("{} cannot be written: {error}", path.display());
-        Box::new(Diagnostic::error(codes::UNWRITABLE, message)).into()
-    })
+    Ok(output::write(path, &done.text)?)
 }
 
 /// The findings with the text they point into: the input, or the program as a pass left it.

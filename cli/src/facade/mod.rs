@@ -41,8 +41,8 @@ use shardc_frontend::spec::{DType, ModelSpec, Quantisation};
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::graph::Module;
 use shardc_passes::schedule::tree::Node;
-use shardc_passes::search::Method;
-use shardc_passes::search::outer::{Memory, State};
+use shardc_passes::search::outer::Memory;
+use shardc_passes::search::{Method, State};
 use shardc_passes::strategy::Degrees;
 
 /// Which model, and in which formats.

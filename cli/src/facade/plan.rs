@@ -11,8 +11,10 @@ use shardc_passes::evaluate::{Basis, Breakdown, Category, Pricing, StepModel};
 use shardc_passes::registry;
 use shardc_passes::schedule::Decisions;
 use shardc_passes::schedule::tree::Node;
-use shardc_passes::search::outer::{Memory, Recall, State};
-use shardc_passes::search::{self, Evaluated, Evaluator, Found, Lowered, Proof, Reading, bindings};
+use shardc_passes::search::outer::{Memory, Recall};
+use shardc_passes::search::{
+    self, Chosen, Evaluated, Evaluator, Found, Lowered, Method, Proof, Reading, State, bindings,
+};
 use shardc_passes::strategy::megatron::Phase;
 use std::collections::BTreeMap;
 
@@ -65,6 +67,8 @@ pub struct Plan {
     pub reading: Option<Reading>,
     /// What was asked of the service.
     pub load: Load,
+    /// Where the search was `auto`: which one ran, and why.
+    pub chosen: Option<Chosen<Method>>,
     /// Plans that were evaluated.
     pub evaluations: u64,
     /// How good the plan is, where the search knows.
@@ -225,6 +229,7 @@ impl Programs {
             best,
             reading: found.reading,
             load: evaluator.load,
+            chosen: chosen(request, evaluator),
             evaluations: found.evaluations,
             proof: found.proof,
             phases,
@@ -233,6 +238,12 @@ impl Programs {
             memory: None,
         })
     }
+}
+
+/// What `auto` ran, where it was asked.
+fn chosen(request: &Request, evaluator: &Evaluator<'_>) -> Option<Chosen<Method>> {
+    let decided = request.layout.is_some() || request.schedule.is_some();
+    (request.method == Method::Auto && !decided).then(|| search::choose(evaluator))
 }
 
 /// Lowers the chosen plan once more, keeping the program after each pass.

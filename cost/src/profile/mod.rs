@@ -7,7 +7,7 @@
 mod engines;
 mod vllm;
 
-use crate::serving::Scheduling;
+use crate::serving::{self, Scheduling};
 
 /// Kernels and collectives of an engine.
 #[derive(Clone, Debug, PartialEq)]
@@ -199,6 +199,16 @@ pub struct StreamFit {
 impl Profile {
     /// Names that [`Profile::named`] knows.
     pub const NAMES: [&'static str; 5] = ["vllm", "sglang", "trtllm", "tensorrt", "shardc"];
+
+    /// Requests of `isl` and `osl` tokens as the engine batches them, at the best concurrency for
+    /// throughput and without limits.
+    pub fn load_of(&self, isl: u64, osl: u64) -> serving::Load {
+        serving::Load {
+            prefill_tokens: self.prefill_tokens,
+            scheduling: self.scheduling,
+            ..serving::Load::new(isl, osl)
+        }
+    }
 
     /// The profile of a name, if there is one.
     pub fn named(name: &str) -> Option<Profile> {

@@ -1,6 +1,7 @@
 //! `degrees`: every legal tuple of parallel degrees.
 
-use super::{Evaluated, Evaluator, Found, NothingFits, Outcome, Refusal};
+use super::exact::reached;
+use super::{Evaluated, Evaluator, Found, NothingFits, Outcome, Refusal, State};
 use crate::strategy::{Degrees, Facts};
 use rayon::prelude::*;
 use shardc_ir::diag::Result;
@@ -42,7 +43,7 @@ const LOT: usize = 32;
 pub(super) fn best_of(
     evaluator: &Evaluator<'_>,
     tuples: &[Degrees],
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(&State),
 ) -> Result<Outcome> {
     let total = tuples.len() as u64;
     let mut best: Option<Evaluated> = None;
@@ -66,7 +67,8 @@ pub(super) fn best_of(
             }
         }
         done += lot.len() as u64;
-        progress(done, total);
+        let worth = best.as_ref().map_or(0.0, |plan| reached(evaluator, plan));
+        progress(&State { done, budget: total, best: worth, bound: None });
     }
     match best {
         Some(best) => Ok(Ok(Found { best, reading: None, evaluations: total, proof: None })),

@@ -4,7 +4,8 @@
 //! then pipeline stages; as little of both as fits, data parallelism takes the rest; experts stay
 //! inside the node, split like everything else (2021) or over the node's devices (folded).
 
-use super::{Evaluated, Evaluator, Found, NothingFits, Outcome, degrees};
+use super::exact::reached;
+use super::{Evaluated, Evaluator, Found, NothingFits, Outcome, State, degrees};
 use crate::strategy::Degrees;
 use crate::strategy::parts::whole_heads;
 use shardc_ir::diag::Result;
@@ -56,7 +57,7 @@ pub(super) fn run(
     evaluator: &Evaluator<'_>,
     folded: bool,
     reading: Option<Reading>,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(&State),
 ) -> Result<Outcome> {
     let readings = reading.map_or(Reading::ALL.to_vec(), |r| vec![r]);
     let mut best: Option<Found> = None;
@@ -73,14 +74,15 @@ pub(super) fn run(
                 best = Some(Found { best: plan, reading: Some(reading), evaluations, proof: None });
             }
         }
-        progress(i as u64 + 1, total);
+        let worth = best.as_ref().map_or(0.0, |found| reached(evaluator, &found.best));
+        progress(&State { done: i as u64 + 1, budget: total, best: worth, bound: None });
     }
     match best {
         Some(found) => Ok(Ok(Found { evaluations, ..found })),
         None => {
             // Say how far the rule's own tuples are from fitting.
             let tuples = ladder(evaluator, folded, Reading::Min);
-            degrees::best_of(evaluator, &tuples, &mut |_, _| {}).map(|r| match r {
+            degrees::best_of(evaluator, &tuples, &mut |_| {}).map(|r| match r {
                 Ok(_) => Err(Box::new(NothingFits { closest: None, evaluations })),
                 Err(nothing) => Err(nothing),
             })

@@ -1,6 +1,7 @@
 //! Searches for a plan: one evaluator, several ways to choose what it evaluates.
 
 mod algebra;
+mod auto;
 mod candidate;
 mod decided;
 mod degrees;
@@ -13,8 +14,10 @@ mod megatron;
 pub mod outer;
 mod prune;
 mod ready;
+mod state;
 
 pub use algebra::{Algebra, PhaseAlgebra};
+pub use auto::{Chosen, WITHOUT_POLICY, choose, choose_for_fleets};
 pub use candidate::{
     Evaluated, Evaluator, Lowered, Refusal, WORKSPACE_BYTES, Ways, best, bindings, step_sizes,
 };
@@ -24,15 +27,18 @@ pub use infeasible::{Asked, Requests, explain as explain_infeasible};
 pub use layouts::Layouts;
 pub use megatron::Reading;
 pub use ready::{Ready, Terms};
+pub use state::State;
 
 use crate::codes;
 use crate::strategy::{Degrees, Facts};
-use outer::{Effort, Memory, Moves, Recall, Start, State, Variant, Way};
+use outer::{Effort, Memory, Moves, Recall, Start, Variant, Way};
 use shardc_ir::diag::{Diagnostic, Result};
 
 /// How to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
+    /// What suits the request ([`choose`]).
+    Auto,
     /// Layouts operator by operator, with a bound on what is possible.
     Exact,
     /// Every legal tuple of degrees with Megatron's layouts.
@@ -58,6 +64,7 @@ pub struct MethodInfo {
 
 /// Every search, in the order of the documentation.
 pub const METHODS: &[MethodInfo] = &[
+    row("auto", "`exact` or `degrees`, whichever suits the request, and why", Method::Auto),
     row("exact", "layouts operator by operator, with a bound on what is possible", Method::Exact),
     row("degrees", "every legal tuple of degrees, Megatron's layouts", Method::Degrees),
     row("megatron-2021", "best of the three readings below", Method::Megatron2021(None)),
@@ -95,12 +102,14 @@ pub const METHODS: &[MethodInfo] = &[
     outer("random", "draws of whole plans", Way::Random),
     outer("annealing", "chains of steps that get colder", Way::Annealing),
     outer("genetic", "a population of plans, crossed and mutated", Way::Genetic),
+    outer("genetic:guided", "the same on guesses first, where plans can be guessed", Way::Guided),
     outer("swarm", "particles drawn to their best and that of all", Way::Swarm),
     outer("steepest", "the best of all changes of one gene, with restarts", Way::Steepest),
     outer("bottleneck-moves", "changes to what is dearest, with restarts", Way::Bottleneck),
     outer("rl", "a policy over an elite history", Way::Rl(Variant::Full)),
     outer("rl:untrained", "the same without learning", Way::Rl(Variant::Untrained)),
     outer("rl:no-history", "the same without history", Way::Rl(Variant::NoHistory)),
+    outer("rl:unguided", "the same without guesses", Way::Rl(Variant::Unguided)),
 ];
 
 const fn outer(name: &'static str, summary: &'static str, way: Way) -> MethodInfo {
@@ -208,7 +217,7 @@ fn candidates(
 ) -> Option<Vec<Degrees>> {
     match (forced, method) {
         (Some(degrees), _) => Some(vec![degrees]),
-        (None, Method::Degrees | Method::Exact | Method::Outer(..)) => {
+        (None, Method::Auto | Method::Degrees | Method::Exact | Method::Outer(..)) => {
             let mut tuples = legal_degrees(evaluator.facts(), evaluator.devices());
             // Wide model parallelism fits where nothing else does.
             tuples.sort_by_key(|d| (d.dp, d.edp(), d.pp));
@@ -246,11 +255,11 @@ pub fn search_recalling(
     recall: Recall<'_>,
     progress: &mut dyn FnMut(&State),
 ) -> Result<(Outcome, Option<Memory>)> {
+    let method = if method == Method::Auto { choose(evaluator).method } else { method };
     if let (None, Method::Outer(way, effort)) = (forced, method) {
         let (outcome, memory) = outer::run(evaluator, (way, &effort), recall, progress)?;
         return Ok((outcome, Some(memory)));
     }
-    let progress = &mut |done, budget| progress(&State { done, budget, best: 0.0 });
     let outcome = match (forced, method) {
         (Some(degrees), _) => {
             let node = evaluator.cluster.node.devices;
@@ -264,7 +273,7 @@ pub fn search_recalling(
         (None, Method::MegatronFolded(reading)) => {
             megatron::run(evaluator, true, reading, progress)?
         }
-        (None, Method::Degrees | Method::Outer(..)) => {
+        (None, Method::Auto | Method::Degrees | Method::Outer(..)) => {
             let tuples = degrees::tuples(evaluator.facts(), evaluator.devices());
             degrees::best_of(evaluator, &tuples, progress)?
         }

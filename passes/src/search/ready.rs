@@ -131,6 +131,11 @@ impl Ready {
         Ready { degrees: *degrees, exchange, groups, prefill, decode }
     }
 
+    /// The local programs of prefill and of decoding.
+    pub fn programs(&self) -> [&Module; 2] {
+        [&self.prefill.module, &self.decode.module]
+    }
+
     /// Memory and predicted service of the plan, or why it is not possible.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! `shardc bench fleet`: searches for fleets side by side, where an evaluation is dear and nothing adds
 //! up.
 
-use super::search::race::{self, Judged, Run};
-use super::search::{FieldArgs, plots, tables, unwritable, write};
+use super::search::race::{self, Run};
+use super::search::{FieldArgs, plots, tables};
 use crate::commands::simulate::trace;
 use crate::failure::{InSource, Outcome};
 use crate::{input, output};
@@ -14,7 +14,7 @@ use shardc_cost::simulate::arrivals::Process;
 use shardc_cost::simulate::{Arrival, Limits};
 use shardc_cost::time::Ns;
 use shardc_passes::search::outer::{Memory, Space};
-use std::fs;
+use shardc_passes::search::{Chosen, WITHOUT_POLICY, choose_for_fleets};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -67,9 +67,7 @@ pub fn run(args: &FleetArgs) -> Outcome {
     let profile = Profile::default();
     let load = Load {
         tpot_limit: Some(Ns::from_ns(args.tpot * 1e6)),
-        prefill_tokens: profile.prefill_tokens,
-        scheduling: profile.scheduling,
-        ..Load::new(mean(|r| r.isl), mean(|r| r.osl))
+        ..profile.load_of(mean(|r| r.isl), mean(|r| r.osl))
     };
     let cluster = input::cluster(&args.cluster)?;
     let request = Request { load, profile, ..Request::new(&files.config.text, cluster) };
@@ -83,17 +81,16 @@ pub fn run(args: &FleetArgs) -> Outcome {
     let starts = space.starts()?;
     let warm = args.warm_start.as_ref().map(|path| input::history(path)).transpose()?;
     let warm = warm.map(|source| Memory::parse(&source.text).in_source(&source)).transpose()?;
-    let judged = Judged::new(&space);
     let begun = Instant::now();
     let mut runs: Vec<Run> = Vec::new();
-    for contestant in args.field.contestants()? {
+    for contestant in args.field.contestants(Some(choose_for_fleets().method))? {
         for seed in 0..args.field.seeds {
             let from = (&starts[..], warm.as_ref());
-            runs.push(race::run(&judged, contestant, seed, args.field.evaluations, from)?);
+            runs.push(race::run(&space, contestant, seed, args.field.evaluations, from)?);
         }
     }
     let best = runs.iter().map(Run::last).fold(0.0, f64::max);
-    fs::create_dir_all(&args.out).map_err(|e| unwritable(&args.out, &e))?;
+    output::make_directory(&args.out)?;
     let mut text = format!(
         "{} on {} GPUs: the best known serves {best:.4} requests/s/GPU; {} runs, {:.0} s\n",
         files.name,
@@ -105,16 +102,20 @@ pub fn run(args: &FleetArgs) -> Outcome {
     if let Some(winner) = winner {
         text += &found(&space, winner);
         if let Some(path) = &args.save_history {
-            write(path, &winner.memory.print())?;
+            output::write(path, &winner.memory.print())?;
         }
     }
-    let of_starts = starts.iter().map(|g| judged.worth(g)).fold(0.0, f64::max);
+    let of_starts = starts.iter().map(|g| space.worth(g)).fold(0.0, f64::max);
+    if runs.iter().any(|r| r.contestant.name == "auto") {
+        let Chosen { name, why, .. } = choose_for_fleets();
+        text += &format!("auto ran {name}: {why}; {WITHOUT_POLICY}\n");
+    }
     text += &format!("from degrees at first: {:.3} of it\n\n", of_starts / best);
     text += &tables::until(best, 0.01, &runs, args.field.evaluations);
-    write(&args.out.join("fleet.md"), &text)?;
-    write(&args.out.join("fleet.csv"), &csv(&runs))?;
+    output::write(&args.out.join("fleet.md"), &text)?;
+    output::write(&args.out.join("fleet.csv"), &csv(&runs))?;
     let title = format!("{} on {} GPUs", files.name, judge.devices());
-    write(&args.out.join("fleet.svg"), &plots::progress(&title, best, &runs)?)?;
+    output::write(&args.out.join("fleet.svg"), &plots::progress(&title, best, &runs)?)?;
     output::print(&text)
 }
 

@@ -8,8 +8,6 @@ mod fleet;
 mod search;
 mod serving;
 
-pub use search::write;
-
 use crate::commands::evaluate::{self, bench::Kind};
 use crate::failure::{InSource, Outcome};
 use crate::{input, output};

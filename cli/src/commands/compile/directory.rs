@@ -2,6 +2,7 @@
 
 use super::document::GENERATOR;
 use crate::failure::Outcome;
+use crate::output::unwritable;
 use rustix::process::{Pid, test_kill_process};
 use shardc::codes;
 use shardc_ir::diag::{Diagnostic, Result};
@@ -137,11 +138,6 @@ fn exchange(new: &Path, old: &Path) -> io::Result<()> {
         Ok(()) => fs::remove_dir_all(&aside),
         Err(error) => fs::rename(&aside, old).and(Err(error)),
     }
-}
-
-fn unwritable(path: &Path, error: &io::Error) -> Box<Diagnostic> {
-    let message = format!("{} cannot be written: {error}", path.display());
-    Box::new(Diagnostic::error(codes::UNWRITABLE, message))
 }
 
 fn foreign(out: &Path, why: &str) -> Box<Diagnostic> {

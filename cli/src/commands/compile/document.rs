@@ -65,6 +65,9 @@ impl Document<'_> {
             "warnings": plan.notes.iter().map(|n| failure::to_json(n, None)).collect::<Vec<_>>(),
             "files": files,
         });
+        if let Some(chosen) = &plan.chosen {
+            out["plan"]["auto"] = json!({ "ran": chosen.name, "why": chosen.why });
+        }
         if let Some(reading) = plan.reading {
             out["plan"]["reading"] = json!(reading.name());
         }

@@ -8,7 +8,6 @@ mod request;
 mod screen;
 mod sources;
 
-use crate::commands::bench::write;
 use crate::failure::{Failure, InSource, Outcome};
 use crate::input::{self, ModelFiles, Source};
 use crate::output;
@@ -17,7 +16,7 @@ use shardc::facade::{self, Model, Plan, Request};
 use shardc_frontend::index;
 use shardc_ir::diag::Diagnostic;
 use shardc_passes::schedule::tree::Node;
-use shardc_passes::search::outer::State;
+use shardc_passes::search::State;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
@@ -75,7 +74,7 @@ pub fn compiled(args: &RequestArgs) -> Outcome<(Request, Plan)> {
         None => failure,
     })?;
     if let (Some(path), Some(memory)) = (&args.effort.save_history, &plan.memory) {
-        write(path, &memory.print())?;
+        output::write(path, &memory.print())?;
     }
     Ok((request, plan))
 }
@@ -92,9 +91,7 @@ fn choose(args: &RequestArgs, request: &Request, model: &Model) -> Result<Plan, 
         if let Some(bar) = &bar {
             bar.set_length(state.budget);
             bar.set_position(state.done);
-            if state.best > 0.0 {
-                bar.set_message(format!("best {:.1}", state.best));
-            }
+            bar.set_message(standing(state));
         }
     };
     let plan = match args.gpus {
@@ -109,10 +106,33 @@ fn choose(args: &RequestArgs, request: &Request, model: &Model) -> Result<Plan, 
     Ok(plan?)
 }
 
+/// The best plan so far, the most that is possible, and how far apart they are.
+fn standing(state: &State) -> String {
+    let best = (state.best > 0.0).then(|| format!("best {:.1}", state.best));
+    let bound = state.bound.map(|bound| format!("bound {bound:.1}"));
+    let gap = state.gap().map(|gap| format!("gap {:.1} %", gap * 100.0));
+    let parts: Vec<String> = [best, bound, gap].into_iter().flatten().collect();
+    parts.join(", ")
+}
+
 fn progress_bar() -> ProgressBar {
     let bar = ProgressBar::new(1);
-    if let Ok(style) = ProgressStyle::with_template("search {bar:40} {pos} of {len} plans {msg}") {
+    if let Ok(style) = ProgressStyle::with_template("search {bar:30} {pos} of {len} plans {msg}") {
         bar.set_style(style);
     }
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_says_where_it_stands() {
+        let state = State { done: 3, budget: 9, ..State::default() };
+        assert_eq!(standing(&state), "");
+        assert_eq!(standing(&State { bound: Some(50.0), ..state }), "bound 50.0");
+        let found = State { best: 40.0, bound: Some(50.0), ..state };
+        assert_eq!(standing(&found), "best 40.0, bound 50.0, gap 25.0 %");
+    }
 }

@@ -203,8 +203,9 @@ pub struct RequestArgs {
     /// Part of device memory that may be used; driver and communication buffers are counted apart
     #[arg(long, value_name = "F", default_value_t = 1.0, allow_negative_numbers = true)]
     pub mem_fraction: f64,
-    /// How to search: exact, degrees, megatron-2021[:min|half|tp8], megatron-folded[:min|half|tp8];
-    /// or plan by plan: random, annealing, genetic, swarm, steepest, bottleneck-moves, rl
+    /// How to search: auto (exact or degrees, whichever suits the request), exact, degrees,
+    /// megatron-2021[:min|half|tp8], megatron-folded[:min|half|tp8]; or plan by plan: random,
+    /// annealing, genetic, swarm, steepest, bottleneck-moves, rl
     #[arg(long, value_name = "NAME", default_value = "degrees")]
     pub search: String,
     #[command(flatten)]
@@ -256,10 +257,8 @@ pub fn build(
         objective,
         ttft_limit: limit("--ttft", args.ttft)?,
         tpot_limit: limit("--tpot", args.tpot)?,
-        prefill_tokens: profile.prefill_tokens,
-        scheduling: profile.scheduling,
         prefilled: args.phase == Phases::Decode,
-        ..Load::new(args.isl, if args.phase == Phases::Prefill { 1 } else { args.osl })
+        ..profile.load_of(args.isl, if args.phase == Phases::Prefill { 1 } else { args.osl })
     };
     Ok(Request {
         model: ModelRequest {

@@ -9,7 +9,7 @@ use shardc_cost::serving::{Limit, Objective};
 use shardc_cost::time::Ns;
 use shardc_frontend::spec::{Scales, Scheme};
 use shardc_passes::evaluate::Category;
-use shardc_passes::search::Proof;
+use shardc_passes::search::{Proof, WITHOUT_POLICY};
 use shardc_passes::strategy::megatron::Phase;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -113,7 +113,11 @@ fn cluster(out: &mut String, document: &Document<'_>) {
     );
     let reading = plan.reading.map_or(String::new(), |r| format!(", reading {}", r.name()));
     let (search, plans) = (document.search(), counted(plan.evaluations, "plan"));
-    let _ = writeln!(out, "search    {search}{reading}: {plans} evaluated");
+    let ran = plan.chosen.map_or(String::new(), |c| format!(" ran {}", c.name));
+    let _ = writeln!(out, "search    {search}{ran}{reading}: {plans} evaluated");
+    if let Some(chosen) = &plan.chosen {
+        let _ = writeln!(out, "          {}; {WITHOUT_POLICY}", chosen.why);
+    }
 }
 
 fn degrees(out: &mut String, document: &Document<'_>) {

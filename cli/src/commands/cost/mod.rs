@@ -13,7 +13,7 @@ use rows::Bench;
 use shardc::codes;
 use shardc_cost::profile::Profile;
 use shardc_ir::diag::{Diagnostic, Result};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use table::Table;
@@ -99,7 +99,7 @@ pub fn run(args: &CostArgs) -> Outcome {
         out += &predicted.in_source(&source)?;
     }
     if let Some(path) = &args.output {
-        write(path, &out)?;
+        output::write(path, &out)?;
     }
     match (args.report, args.json) {
         (true, false) => output::print(&report.to_text()),
@@ -138,11 +138,4 @@ fn read(path: &Path) -> Result<Source> {
         return Err(Box::new(Diagnostic::error(codes::TOO_LARGE, message)));
     }
     Ok(Source { name, text })
-}
-
-fn write(path: &Path, text: &str) -> Outcome {
-    fs::write(path, text).map_err(|error| {
-        let message = format!("{} cannot be written: {error}", path.display());
-        Box::new(Diagnostic::error(codes::UNWRITABLE, message)).into()
-    })
 }

@@ -159,12 +159,10 @@ fn degrees(layout: &Fields<'_>) -> Result<Degrees> {
 fn load(fields: &Fields<'_>, profile: &Profile) -> Result<Load> {
     let isl = fields.needed("isl", fields.count("isl")?)?;
     let osl = fields.needed("osl", fields.count("osl")?)?;
-    let base = Load::new(isl, osl);
+    let base = profile.load_of(isl, osl);
     Ok(Load {
         concurrency: fields.count("concurrency")?,
         max_batch: fields.count("max_batch")?.unwrap_or(base.max_batch),
-        prefill_tokens: profile.prefill_tokens,
-        scheduling: profile.scheduling,
         waves: Some(fields.count("waves")?.unwrap_or(WAVES)),
         ..base
     })

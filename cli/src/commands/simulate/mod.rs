@@ -22,8 +22,7 @@ use shardc_cost::simulate::{
 use shardc_cost::time::Ns;
 use shardc_ir::diag::{Diagnostic, Result};
 use source::Plan;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Simulates a plan that serves a trace, random arrivals, or a fixed number of clients.
@@ -222,11 +221,11 @@ pub fn run(args: &SimulateArgs) -> Outcome {
     })?;
     let mut written = Vec::new();
     if let Some(path) = &args.trace_out {
-        write(path, &timeline.to_json(&simulated))?;
+        output::write(path, &timeline.to_json(&simulated))?;
         written.push(path.display().to_string());
     }
     if let Some(path) = &args.plot {
-        write(path, &plot::draw(&simulated)?)?;
+        output::write(path, &plot::draw(&simulated)?)?;
         written.push(path.display().to_string());
     }
     output::print(&match args.json {
@@ -328,14 +327,4 @@ fn policy(args: &SimulateArgs, plan: &Plan) -> Policy {
 fn transfer(args: &SimulateArgs, service: &Service) -> Link {
     let (bytes_per_s, latency) = link(&service.cluster);
     Link { bytes_per_s: args.transfer.map_or(bytes_per_s, |gb| gb * 1e9), latency: latency.get() }
-}
-
-/// Writes a file.
-///
-/// Errors: `U005`.
-fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).map_err(|error| {
-        let message = format!("{} cannot be written: {error}", path.display());
-        Box::new(Diagnostic::error(codes::UNWRITABLE, message))
-    })
 }

@@ -12,7 +12,6 @@ use shardc::codes;
 use shardc::facade::service::Service;
 use shardc::facade::{self, ModelRequest, Request};
 use shardc_cost::memory::Memory;
-use shardc_cost::serving::Load;
 use shardc_ir::diag::Diagnostic;
 use shardc_ir::graph::{FuncKind, Level, Module};
 use shardc_passes::search::Method;
@@ -197,11 +196,7 @@ fn compile(args: &SimulateArgs, path: &Path, mean: Option<(u64, u64)>) -> Outcom
             kv_dtype: args.kv_dtype.as_deref().map(args::dtype).transpose()?,
             ..model.request(&files)?
         },
-        load: Load {
-            prefill_tokens: profile.prefill_tokens,
-            scheduling: profile.scheduling,
-            ..Load::new(isl, osl)
-        },
+        load: profile.load_of(isl, osl),
         profile,
         mem_fraction: args.mem_fraction.unwrap_or(1.0),
         method: Method::parse(&args.search)?,

@@ -11,16 +11,16 @@ pub use space::FleetSpace;
 
 use super::service::{Largest, Service, link};
 use super::{Programs, Request};
+use crate::slots::Slots;
 use shardc_cost::machine::Cluster;
+use shardc_cost::serving::{Load, Scheduling};
 use shardc_cost::simulate::{
     Arrival, Engine, Fleet, KvSizes, Limits, Link, Policy, Pool, Report, Router, Tables, Workload,
     run,
 };
 use shardc_ir::diag::Result;
-use shardc_passes::search::{Evaluated, Refusal};
+use shardc_passes::search::{Evaluated, Refusal, Terms, Ways, best};
 use shardc_passes::strategy::Degrees;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 
 /// One pool: instances of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,18 +73,26 @@ struct Instance {
 }
 
 /// What is known of an instance.
-type Known = std::result::Result<Arc<Instance>, Refusal>;
+type Known = std::result::Result<Instance, Refusal>;
+
+/// The devices of an instance, and its programs with each way to reach experts.
+struct Prepared {
+    devices: Cluster,
+    ways: Ways,
+}
 
 /// Judges fleets of one model on one cluster under one stream of requests.
 pub struct FleetJudge<'a> {
     programs: &'a Programs,
-    request: &'a Request,
+    /// What is asked, with memory for the longest request of the stream.
+    request: Request,
     /// The devices of all instances.
     cluster: &'a Cluster,
     /// Requests as they arrive at one a second.
     requests: Vec<Arrival>,
     limits: Limits,
-    instances: Mutex<BTreeMap<Degrees, Known>>,
+    prepared: Slots<Degrees, Result<Prepared>>,
+    instances: Slots<Degrees, Result<Known>>,
 }
 
 impl<'a> FleetJudge<'a> {
@@ -98,13 +106,15 @@ impl<'a> FleetJudge<'a> {
         let last = requests.iter().map(|r| r.at).max().unwrap_or(0).max(1);
         let scale = requests.len() as f64 * 1e9 / last as f64;
         let at = |r: &Arrival| Arrival { at: (r.at as f64 * scale).round() as u64, ..*r };
+        let longest = longest(requests);
         FleetJudge {
             programs,
-            request,
+            request: Request { max_len: Some(longest + 1), ..request.clone() },
             cluster: &request.cluster,
             requests: requests.iter().map(at).collect(),
             limits,
-            instances: Mutex::default(),
+            prepared: Slots::default(),
+            instances: Slots::default(),
         }
     }
 
@@ -114,10 +124,11 @@ impl<'a> FleetJudge<'a> {
     }
 
     fn longest(&self) -> u64 {
-        self.requests.iter().map(Arrival::cached_tokens).max().unwrap_or(1)
+        longest(&self.requests)
     }
 
-    /// The best plan of an instance's degrees on devices of its own, or why there is none.
+    /// The best plan of an instance's degrees on devices of its own, or why there is none, in the
+    /// steady state that the request asks for.
     ///
     /// # Errors
     /// The devices are no part of the cluster, or a pass refuses the program.
@@ -125,44 +136,86 @@ impl<'a> FleetJudge<'a> {
         &self,
         degrees: &Degrees,
     ) -> Result<std::result::Result<Evaluated, Refusal>> {
-        let part = self.cluster.take(degrees.devices())?;
-        let request = self.request_for();
-        self.programs.evaluator(&request, &part, None).evaluate(degrees)
+        self.steady(degrees, self.request.load)
     }
 
-    /// The request with memory for the longest request of the stream.
-    fn request_for(&self) -> Request {
-        Request { max_len: Some(self.longest() + 1), ..self.request.clone() }
+    /// What an instance comes to in the steady state of a load.
+    fn steady(
+        &self,
+        degrees: &Degrees,
+        load: Load,
+    ) -> Result<std::result::Result<Evaluated, Refusal>> {
+        let slot = self.prepared.slot(*degrees);
+        let prepared = slot.get_or_init(|| self.prepare(degrees)).as_ref().map_err(Clone::clone)?;
+        Ok(best(&prepared.ways, &self.terms(&prepared.devices, load)).1)
+    }
+
+    fn prepare(&self, degrees: &Degrees) -> Result<Prepared> {
+        let devices = self.cluster.take(degrees.devices())?;
+        let ways = self.programs.evaluator(&self.request, &devices, None).prepare(degrees)?;
+        Ok(Prepared { devices, ways })
+    }
+
+    fn terms<'b>(&'b self, devices: &'b Cluster, load: Load) -> Terms<'b> {
+        Terms {
+            cluster: devices,
+            profile: &self.request.profile,
+            load,
+            max_len: self.request.context(),
+            mem_fraction: self.request.mem_fraction,
+        }
     }
 
     fn instance(&self, degrees: &Degrees) -> Result<Known> {
-        if let Some(known) = self.instances.lock().ok().and_then(|i| i.get(degrees).cloned()) {
-            return Ok(known);
-        }
-        let part = self.cluster.take(degrees.devices())?;
-        let request = self.request_for();
-        let evaluator = self.programs.evaluator(&request, &part, None);
-        let known = match evaluator.evaluate(degrees)? {
-            Err(refusal) => Err(refusal),
-            Ok(plan) => {
-                let lowered = evaluator.lower_plan(&plan, &mut |_, _, _| {})?;
-                let service = Service::new(
-                    (lowered.prefill.0, lowered.decode.0),
-                    *degrees,
-                    part.clone(),
-                    self.request.profile.clone(),
-                    plan.memory,
-                );
-                let longest = self.longest();
-                let largest = Largest { batch: BATCH, context: longest + 1, tokens: longest };
-                let steps = service.steps(&largest)?;
-                Ok(Arc::new(Instance { service, steps }))
-            }
+        let slot = self.prepared.slot(*degrees);
+        let prepared = slot.get_or_init(|| self.prepare(degrees)).as_ref().map_err(Clone::clone)?;
+        let devices = &prepared.devices;
+        // A pool for prompts alone may decode slowly: limits are the simulation's to judge.
+        let load = Load { ttft_limit: None, tpot_limit: None, ..self.request.load };
+        let (ready, outcome) = best(&prepared.ways, &self.terms(devices, load));
+        let plan = match outcome {
+            Err(refusal) => return Ok(Err(refusal)),
+            Ok(plan) => plan,
         };
-        if let Ok(mut instances) = self.instances.lock() {
-            instances.insert(*degrees, known.clone());
-        }
-        Ok(known)
+        let [prefill, decode] = ready.programs().map(Clone::clone);
+        let profile = self.request.profile.clone();
+        let service =
+            Service::new((prefill, decode), *degrees, devices.clone(), profile, plan.memory);
+        let longest = self.longest();
+        let largest = Largest { batch: BATCH, context: longest + 1, tokens: longest };
+        let steps = service.steps(&largest)?;
+        Ok(Ok(Instance { service, steps }))
+    }
+
+    /// A guess at the requests a second that a fleet serves: what its pools come to in the steady state
+    /// of the stream's mean request, of which one pool holds up the other.
+    ///
+    /// # Errors
+    /// As [`serve`](Self::serve).
+    pub fn guess(&self, fleet: &FleetPlan) -> Result<f64> {
+        let whole = self.request.load;
+        let load = Load {
+            max_batch: fleet.max_batch,
+            ttft_limit: self.limits.ttft,
+            tpot_limit: self.limits.tpot,
+            prefill_tokens: fleet.chunk.unwrap_or(whole.prefill_tokens),
+            scheduling: Scheduling { mixed: fleet.chunk.is_some(), ..whole.scheduling },
+            ..whole
+        };
+        let rate = |pool: &PoolPlan, load: Load| -> Result<f64> {
+            let devices = pool.instances.saturating_mul(pool.degrees.devices());
+            Ok(match self.steady(&pool.degrees, load)? {
+                Err(_) => 0.0,
+                Ok(plan) => {
+                    let tokens = plan.serving.tokens_per_s_per_device * devices as f64;
+                    tokens / load.output().max(1) as f64
+                }
+            })
+        };
+        let Some(decode) = &fleet.decode else { return rate(&fleet.first, load) };
+        let prompts = rate(&fleet.first, Load { osl: 1, tpot_limit: None, ..load })?;
+        let answers = Load { prefilled: true, ttft_limit: None, osl: load.osl.max(2), ..load };
+        Ok(prompts.min(rate(decode, answers)?))
     }
 
     /// What a fleet comes to, or why an instance is not possible.
@@ -170,18 +223,20 @@ impl<'a> FleetJudge<'a> {
     /// # Errors
     /// An instance's devices are no part of the cluster, or a pass refuses its program.
     pub fn serve(&self, fleet: &FleetPlan) -> Result<std::result::Result<Served, Refusal>> {
-        let first = match self.instance(&fleet.first.degrees)? {
-            Ok(instance) => instance,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
-        let decode = match fleet.decode.map(|pool| self.instance(&pool.degrees)).transpose()? {
-            Some(Err(refusal)) => return Ok(Err(refusal)),
-            Some(Ok(instance)) => Some(instance),
-            None => None,
-        };
+        let slots = [Some(&fleet.first), fleet.decode.as_ref()]
+            .map(|pool| pool.map(|pool| self.instances.slot(pool.degrees)));
+        let mut pools: Vec<&Instance> = Vec::new();
+        let plans = std::iter::once(&fleet.first).chain(&fleet.decode);
+        for (slot, plan) in slots.iter().flatten().zip(plans) {
+            match slot.get_or_init(|| self.instance(&plan.degrees)) {
+                Ok(Ok(instance)) => pools.push(instance),
+                Ok(Err(refusal)) => return Ok(Err(refusal.clone())),
+                Err(problem) => return Err(problem.clone()),
+            }
+        }
         let tokens = fleet.chunk.unwrap_or(self.longest());
-        let kv = |i: &Instance| i.service.kv(BLOCK, self.longest(), tokens);
-        let kvs = (kv(&first), decode.as_deref().map(kv));
+        let kvs: Vec<KvSizes> =
+            pools.iter().map(|i| i.service.kv(BLOCK, self.longest(), tokens)).collect();
         let policy = Policy {
             chunk: fleet.chunk,
             max_batch: fleet.max_batch,
@@ -189,14 +244,14 @@ impl<'a> FleetJudge<'a> {
             router: Router::LeastLoaded,
             ..Policy::default()
         };
-        let one = pool(&first, &kvs.0, fleet.first.instances);
-        let two = decode.as_deref().zip(kvs.1.as_ref()).zip(fleet.decode);
-        let fleet = match two {
+        let one = pool(pools[0], &kvs[0], fleet.first.instances);
+        let fleet = match &fleet.decode {
             None => Fleet::Together(one),
-            Some(((instance, kv), plan)) => {
+            Some(plan) => {
                 let (bytes_per_s, latency) = link(self.cluster);
                 let link = Link { bytes_per_s, latency: latency.get() };
-                Fleet::Apart { prefill: one, decode: pool(instance, kv, plan.instances), link }
+                let two = pool(pools[1], &kvs[1], plan.instances);
+                Fleet::Apart { prefill: one, decode: two, link }
             }
         };
         Ok(Ok(self.largest_rate(&fleet, &policy)))
@@ -239,6 +294,11 @@ impl<'a> FleetJudge<'a> {
             [over(report.ttft.p90, self.limits.ttft), over(report.tpot.p90, self.limits.tpot)];
         Served { rate, good, over }
     }
+}
+
+/// Tokens that the longest request holds.
+fn longest(requests: &[Arrival]) -> u64 {
+    requests.iter().map(Arrival::cached_tokens).max().unwrap_or(1)
 }
 
 fn pool<'i>(instance: &'i Instance, kv: &'i KvSizes, instances: u64) -> Pool<'i> {

@@ -1,6 +1,7 @@
 //! Fleets as a space of genomes: the plan of each pool, how devices are dealt, how steps are made.
 
 use super::{FleetJudge, FleetPlan, PoolPlan, Served};
+use crate::slots::Slots;
 use shardc_ir::diag::Result;
 use shardc_passes::search::outer::{Gene, Genome, Mark, Space, choice, gene};
 use shardc_passes::search::{Refusal, legal_degrees};
@@ -31,9 +32,15 @@ pub struct FleetSpace<'a> {
     facts: Facts,
     sizes: Vec<u64>,
     genes: Vec<Gene>,
-    /// Degrees of instances from which pools are redrawn.
-    tuples: Vec<Degrees>,
+    /// Degrees of instances from which pools are redrawn, and their genes.
+    tuples: Vec<(Degrees, [u8; POOL])>,
+    /// What fleets came to; each is simulated once, whichever search asks.
+    served: Slots<Genome, Result<Option<Reply>>>,
+    guesses: Slots<Genome, f64>,
 }
+
+/// What a fleet comes to, or why an instance is not possible.
+type Reply = std::result::Result<Served, Refusal>;
 
 impl<'a> FleetSpace<'a> {
     /// The space of a judge's fleets.
@@ -75,11 +82,11 @@ impl<'a> FleetSpace<'a> {
         for (i, (name, choices)) in rest.into_iter().enumerate() {
             genes.push(new_gene(name, gene::OTHER + (MODE + i) as Mark, choices, 2));
         }
-        let tuples = sizes.iter().flat_map(|&n| legal_degrees(&facts, n)).collect();
-        let mut space = FleetSpace { judge, facts, sizes, genes, tuples: Vec::new() };
-        let mut all: Vec<Degrees> = tuples;
-        all.retain(|d| space.encode(d).is_some());
-        space.tuples = all;
+        let all: Vec<Degrees> = sizes.iter().flat_map(|&n| legal_degrees(&facts, n)).collect();
+        let (served, guesses) = (Slots::default(), Slots::default());
+        let mut space =
+            FleetSpace { judge, facts, sizes, genes, tuples: Vec::new(), served, guesses };
+        space.tuples = all.into_iter().filter_map(|d| Some((d, space.encode(&d)?))).collect();
         space
     }
 
@@ -119,7 +126,8 @@ impl<'a> FleetSpace<'a> {
         let mut out = Vec::new();
         for &size in &self.sizes {
             let mut best: Option<(f64, Degrees)> = None;
-            for degrees in self.tuples.iter().filter(|d| d.devices() == size) {
+            let tuples = self.tuples.iter().map(|(degrees, _)| degrees);
+            for degrees in tuples.filter(|d| d.devices() == size) {
                 if let Ok(plan) = self.judge.instance_plan(degrees)? {
                     let rate = plan.serving.tokens_per_s_per_device;
                     if best.is_none_or(|(most, _)| rate > most) {
@@ -172,8 +180,9 @@ impl<'a> FleetSpace<'a> {
     ///
     /// # Errors
     /// A pass refuses a program.
-    pub fn serve(&self, genome: &Genome) -> Result<Option<std::result::Result<Served, Refusal>>> {
-        self.plan(genome).map(|fleet| self.judge.serve(&fleet)).transpose()
+    pub fn serve(&self, genome: &Genome) -> Result<Option<Reply>> {
+        let serve = || self.plan(genome).map(|fleet| self.judge.serve(&fleet)).transpose();
+        self.served.slot(genome.clone()).get_or_init(serve).clone()
     }
 
     fn repair_pool(&self, genome: &mut Genome, pool: usize) {
@@ -211,9 +220,7 @@ impl Space for FleetSpace<'_> {
 
     fn redraw(&self, genome: &mut Genome, block: usize, tuple: usize) {
         if block < 2 {
-            if let Some(genes) = self.encode(&self.tuples[tuple]) {
-                genome[block * POOL..(block + 1) * POOL].copy_from_slice(&genes);
-            }
+            genome[block * POOL..(block + 1) * POOL].copy_from_slice(&self.tuples[tuple].1);
             return;
         }
         // What is no degree is dealt out over the tuples' numbers.
@@ -254,6 +261,14 @@ impl Space for FleetSpace<'_> {
             Ok(None) => -5.0,
             Err(_) => shardc_passes::search::outer::REFUSED,
         }
+    }
+
+    fn guess(&self, genome: &Genome) -> Option<f64> {
+        let guess = || {
+            let rate = self.plan(genome).map_or(Ok(0.0), |fleet| self.judge.guess(&fleet));
+            rate.unwrap_or(0.0) / self.judge.devices() as f64
+        };
+        Some(*self.guesses.slot(genome.clone()).get_or_init(guess))
     }
 
     fn dearest(&self, genome: &Genome) -> Vec<usize> {

@@ -30,7 +30,7 @@ mod span;
 mod table;
 pub(super) mod unit;
 
-use super::{Evaluated, Evaluator, Found, Outcome, degrees};
+use super::{Evaluated, Evaluator, Found, Outcome, State, degrees};
 use cell::Scene;
 use phase::Phase;
 pub use points::{Point, Points};
@@ -103,7 +103,7 @@ impl Proof {
 }
 
 /// What a plan reaches in the unit of [`Proof::bound`].
-fn reached(evaluator: &Evaluator<'_>, plan: &Evaluated) -> f64 {
+pub(super) fn reached(evaluator: &Evaluator<'_>, plan: &Evaluated) -> f64 {
     let serving = &plan.serving;
     let rounds = evaluator.load.osl.saturating_sub(1) as f64;
     match evaluator.load.objective {
@@ -116,10 +116,7 @@ fn reached(evaluator: &Evaluator<'_>, plan: &Evaluated) -> f64 {
 ///
 /// # Errors
 /// A pass refuses the program.
-pub(super) fn run(
-    evaluator: &Evaluator<'_>,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<Outcome> {
+pub(super) fn run(evaluator: &Evaluator<'_>, progress: &mut dyn FnMut(&State)) -> Result<Outcome> {
     let tuples = degrees::tuples(evaluator.facts(), evaluator.devices());
     let first = degrees::best_of(evaluator, &tuples, progress)?;
     let scene = match scene(evaluator) {

@@ -3,9 +3,11 @@
 //!
 //! `space` says what is searched: genes, blocks of genes, and a plan's worth; `layouts` is the space of a
 //! model's layouts. `trial` counts evaluations and remembers them, `methods` propose what to evaluate
-//! next. A proposal is made legal before it is evaluated, so a bad search costs time, never correctness.
+//! next; where evaluations are dear and a space can guess, `guide` says which proposals are worth one.
+//! A proposal is made legal before it is evaluated, so a bad search costs time, never correctness.
 
 mod dice;
+mod guide;
 mod layouts;
 mod memory;
 mod methods;
@@ -15,17 +17,16 @@ mod space;
 mod trial;
 
 pub use dice::Dice;
-pub use layouts::{LayoutSpace, REFUSED};
+pub use layouts::LayoutSpace;
 pub use memory::{Memory, Parameter};
 pub use methods::{HAS_RL, Moves, Settings, Variant, Way, run as run_way};
 pub use space::{
-    CHOICES, GENES, Gene, Genome, Mark, Space, choice, drawn, fitness, gene, mutate, step,
+    CHOICES, GENES, Gene, Genome, Mark, REFUSED, Space, choice, drawn, fitness, gene, mutate, step,
 };
-pub use trial::{Entry, State, Trial};
+pub use trial::{Entry, Trial};
 
-use super::{Evaluator, Found, NothingFits, Outcome, degrees};
+use super::{Evaluator, Found, NothingFits, Outcome, State, degrees};
 use crate::codes;
-use crate::strategy::Degrees;
 use shardc_ir::diag::{Diagnostic, Result};
 
 /// Where a search starts.
@@ -81,7 +82,7 @@ pub(super) fn run(
     let space = LayoutSpace::new(evaluator);
     let tuples = degrees::tuples(evaluator.facts(), evaluator.devices());
     let known = match effort.start {
-        Start::Degrees => Some(of_degrees(evaluator, &tuples, progress)?),
+        Start::Degrees => Some(degrees::best_of(evaluator, &tuples, progress)?),
         Start::Nothing => None,
     };
     let known_best = known.as_ref().and_then(|k| k.as_ref().ok()).map(|f| f.best.clone());
@@ -114,7 +115,7 @@ pub(super) fn run(
     let outcome = match (best, known) {
         (Some(best), _) => Ok(Found { best, reading: None, evaluations, proof: None }),
         (None, Some(Err(nothing))) => Err(nothing),
-        (None, _) => match of_degrees(evaluator, &tuples, progress)? {
+        (None, _) => match degrees::best_of(evaluator, &tuples, progress)? {
             // A search that meets nothing possible does not show that nothing is.
             Ok(found) => Ok(Found { evaluations: spent + found.evaluations, ..found }),
             Err(nothing) => {
@@ -123,16 +124,6 @@ pub(super) fn run(
         },
     };
     Ok((outcome, memory))
-}
-
-fn of_degrees(
-    evaluator: &Evaluator<'_>,
-    tuples: &[Degrees],
-    progress: &mut dyn FnMut(&State),
-) -> Result<Outcome> {
-    degrees::best_of(evaluator, tuples, &mut |done, budget| {
-        progress(&State { done, budget, best: 0.0 });
-    })
 }
 
 fn check(evaluator: &Evaluator<'_>) -> Result<()> {

@@ -110,9 +110,18 @@ pub trait Space: Sync {
     /// possible 0 or less, the smaller the further from being so. One call is one evaluation.
     fn worth(&self, genome: &Genome) -> f64;
 
+    /// A guess at the worth of a repaired genome, on the same scale, that costs next to nothing beside
+    /// an evaluation; none where the space has no guesses.
+    fn guess(&self, _genome: &Genome) -> Option<f64> {
+        None
+    }
+
     /// The genes of a repaired genome, those of what is dearest first.
     fn dearest(&self, genome: &Genome) -> Vec<usize>;
 }
+
+/// The worth of a plan that a pass refuses: below every other.
+pub const REFUSED: f64 = -100.0;
 
 /// Worth on a scale on which differences are ratios, and no impossible plan reaches a possible one.
 pub fn fitness(worth: f64) -> f64 {

@@ -1,6 +1,7 @@
 //! A search under way: its budget, and everything that was evaluated, each plan once.
 
-use super::space::{Genome, Space};
+use super::space::{Genome, REFUSED, Space};
+use crate::search::state::State;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
@@ -13,17 +14,6 @@ pub struct Entry {
     pub worth: f64,
 }
 
-/// How far a search is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct State {
-    /// Evaluations done.
-    pub done: u64,
-    /// Evaluations allowed.
-    pub budget: u64,
-    /// Worth of the best plan so far; 0 or less where none is possible.
-    pub best: f64,
-}
-
 /// Proposals in a row that bring nothing new after which a search gives up: then it has seen all
 /// that it can reach.
 const STALE: u64 = 5_000;
@@ -32,6 +22,7 @@ const STALE: u64 = 5_000;
 pub struct Trial<'a> {
     /// What is searched.
     pub space: &'a dyn Space,
+    judge: fn(&dyn Space, &Genome) -> f64,
     budget: u64,
     known: BTreeMap<Genome, usize>,
     history: Vec<Entry>,
@@ -47,6 +38,7 @@ impl<'a> Trial<'a> {
     pub fn new(space: &'a dyn Space, budget: u64, progress: &'a mut dyn FnMut(&State)) -> Self {
         Trial {
             space,
+            judge: |space, genome| space.worth(genome),
             budget,
             known: BTreeMap::new(),
             history: Vec::new(),
@@ -55,6 +47,16 @@ impl<'a> Trial<'a> {
             recalled: 0,
             progress,
         }
+    }
+
+    /// A search in which plans are worth what the space guesses, which evaluates nothing.
+    pub fn guessing(
+        space: &'a dyn Space,
+        budget: u64,
+        progress: &'a mut dyn FnMut(&State),
+    ) -> Self {
+        let judge = |space: &dyn Space, genome: &Genome| space.guess(genome).unwrap_or(REFUSED);
+        Trial { judge, ..Trial::new(space, budget, progress) }
     }
 
     /// Whether nothing more may be evaluated, or nothing new is proposed.
@@ -120,14 +122,14 @@ impl<'a> Trial<'a> {
             }
         }
         new.truncate((self.budget - self.spent()) as usize);
-        self.stale = if new.is_empty() { self.stale + wanted.len() as u64 } else { 0 };
-        let worths: Vec<f64> = new.par_iter().map(|g| self.space.worth(g)).collect();
+        self.stale = if new.is_empty() { self.stale + wanted.len().max(1) as u64 } else { 0 };
+        let worths: Vec<f64> = new.par_iter().map(|g| (self.judge)(self.space, g)).collect();
         let new: Vec<Genome> = new.into_iter().cloned().collect();
         for (genome, worth) in new.into_iter().zip(worths) {
             self.note(genome, worth);
         }
         let best = self.best().map_or(0.0, |b| b.worth);
-        let state = State { done: self.spent(), budget: self.budget, best };
+        let state = State { done: self.spent(), budget: self.budget, best, bound: None };
         (self.progress)(&state);
         let found = wanted.iter().filter_map(|g| self.known.get(g));
         found.map(|&i| self.history[i].clone()).collect()

@@ -83,6 +83,16 @@ impl Case {
         readings.map(|f| f.worth).max_by(f64::total_cmp)
     }
 
+    /// What `exact` reached, where it ran.
+    pub fn exact(&self) -> Option<f64> {
+        self.reached("exact")
+    }
+
+    /// The most that is possible, where a search said so.
+    pub fn bound(&self) -> Option<f64> {
+        self.fixed.iter().find_map(|f| f.bound)
+    }
+
     /// The best that anything found.
     pub fn best(&self) -> f64 {
         let fixed = self.fixed.iter().map(|f| f.worth);
@@ -150,9 +160,7 @@ pub fn request(config: &str, cluster: &Cluster, load: LoadArg) -> Request {
     let profile = Profile::default();
     let load = Load {
         tpot_limit: load.tpot_ms.map(|ms| Ns::from_ns(ms * 1e6)),
-        prefill_tokens: profile.prefill_tokens,
-        scheduling: profile.scheduling,
-        ..Load::new(load.isl, load.osl)
+        ..profile.load_of(load.isl, load.osl)
     };
     Request { load, profile, ..Request::new(config, cluster.clone()) }
 }

@@ -13,9 +13,8 @@ use race::Contestant;
 use shardc::codes;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_passes::search::Method;
-use shardc_passes::search::outer::{Moves, Start};
-use std::fs;
-use std::path::{Path, PathBuf};
+use shardc_passes::search::outer::{Moves, Start, Way};
+use std::path::PathBuf;
 
 /// Compare searches: models × clusters × loads × searches × seeds.
 ///
@@ -88,14 +87,19 @@ enum StartArg {
 }
 
 impl FieldArgs {
-    /// Every search with all moves and starts.
+    /// Every search with all moves and starts; `auto` is what that name runs here, if anything.
     ///
     /// Errors: `S202`; a search that is not plan by plan.
-    pub fn contestants(&self) -> Result<Vec<Contestant>> {
+    pub fn contestants(&self, auto: Option<Way>) -> Result<Vec<Contestant>> {
         let mut out = Vec::new();
         for name in self.searches.iter().filter(|n| !n.is_empty()) {
             let (name, method) = case::row(name)?;
-            let Method::Outer(way, _) = method else {
+            let way = match method {
+                Method::Outer(way, _) => Some(way),
+                Method::Auto => auto,
+                _ => None,
+            };
+            let Some(way) = way else {
                 let message = format!("`{name}` does not search plan by plan");
                 let help = "name it with --fixed";
                 return Err(Box::new(Diagnostic::error(codes::USAGE, message).help(help)));
@@ -134,7 +138,7 @@ pub fn run(args: &SearchArgs) -> Outcome {
     for name in args.fixed.iter().filter(|n| !n.is_empty()) {
         fixed.push(case::row(name)?.0);
     }
-    let contestants = args.field.contestants()?;
+    let contestants = args.field.contestants(None)?;
     let FieldArgs { seeds, evaluations, .. } = args.field;
     let programme = Programme { fixed, contestants, seeds, evaluations };
     let mut cases: Vec<Case> = Vec::new();
@@ -148,8 +152,8 @@ pub fn run(args: &SearchArgs) -> Outcome {
             }
         }
     }
-    fs::create_dir_all(&args.out).map_err(|e| unwritable(&args.out, &e))?;
-    let write = |name: &str, text: &str| write(&args.out.join(name), text);
+    output::make_directory(&args.out)?;
+    let write = |name: &str, text: &str| output::write(&args.out.join(name), text);
     write("search.csv", &tables::csv(&cases))?;
     let mut text = tables::rules(&cases);
     if !programme.contestants.is_empty() {
@@ -160,20 +164,10 @@ pub fn run(args: &SearchArgs) -> Outcome {
             write(&format!("progress-{}.svg", i + 1), &drawing)?;
         }
     }
+    if !programme.contestants.is_empty() {
+        write("finals.svg", &plots::finals(&cases)?)?;
+    }
     write("ratios.svg", &plots::ratios(&cases)?)?;
     write("search.md", &text)?;
     output::print(&text)
-}
-
-/// Writes a file.
-///
-/// Errors: `U005`.
-pub fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).map_err(|e| unwritable(path, &e))
-}
-
-/// `U005`.
-pub fn unwritable(path: &Path, error: &std::io::Error) -> Box<Diagnostic> {
-    let message = format!("{} cannot be written: {error}", path.display());
-    Box::new(Diagnostic::error(codes::UNWRITABLE, message))
 }

@@ -1,7 +1,7 @@
 //! Drawings of a benchmark: the best so far, and what is reached in the end.
 
 use super::case::Case;
-use super::race::{Contestant, Run, quartiles};
+use super::race::{Contestant, Run, contestants, quartiles};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use shardc::codes;
@@ -23,16 +23,6 @@ fn drawing(draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String> {
     };
     drawn.map_err(|error| Diagnostic::error(codes::DRAWING, error.to_string()))?;
     Ok(text)
-}
-
-fn contestants(runs: &[Run]) -> Vec<Contestant> {
-    let mut all: Vec<Contestant> = Vec::new();
-    for run in runs {
-        if !all.contains(&run.contestant) {
-            all.push(run.contestant);
-        }
-    }
-    all
 }
 
 /// Medians of the best so far, as parts of the best known: against evaluations on the left, against
@@ -143,6 +133,53 @@ pub fn ratios(cases: &[Case]) -> Result<String> {
             );
         }
         chart.configure_series_labels().border_style(BLACK).background_style(WHITE).draw()?;
+        area.present()?;
+        Ok(())
+    })
+}
+
+/// What every contestant reaches in the end, over all cases and seeds: median and quartiles, of what
+/// `exact` reaches where it ran, else of the best known.
+///
+/// # Errors
+/// `X902` where the drawing fails.
+pub fn finals(cases: &[Case]) -> Result<String> {
+    let all = contestants(cases.iter().flat_map(|c| &c.runs));
+    let of = |contestant: &Contestant| -> (f64, f64, f64) {
+        let own = |case: &Case| -> Vec<f64> {
+            let whole = case.exact().unwrap_or(case.best()).max(f64::MIN_POSITIVE);
+            let runs = case.runs.iter().filter(|r| r.contestant == *contestant);
+            runs.map(|r| r.last() / whole).collect()
+        };
+        quartiles(&cases.iter().flat_map(own).collect::<Vec<f64>>())
+    };
+    let boxes: Vec<(f64, f64, f64)> = all.iter().map(of).collect();
+    let to = if cases.iter().all(|c| c.exact().is_some()) { "exact" } else { "the best known" };
+    drawing(|area| {
+        let count = boxes.len().max(1);
+        let most = boxes.iter().map(|b| b.2).fold(1.0, f64::max) * 1.02;
+        let mut chart = ChartBuilder::on(area)
+            .caption(format!("at the end, of {to}: median and quartiles"), ("sans-serif", 20))
+            .margin(12)
+            .x_label_area_size(36)
+            .y_label_area_size(12)
+            .build_cartesian_2d(0.0..most, 0.0..count as f64)?;
+        chart
+            .configure_mesh()
+            .disable_y_mesh()
+            .disable_y_axis()
+            .light_line_style(TRANSPARENT)
+            .draw()?;
+        for (i, (median, low, high)) in boxes.iter().enumerate() {
+            let (bottom, top) = (i as f64 + 0.2, i as f64 + 0.8);
+            let range = Rectangle::new([(*low, bottom), (*high, top)], BLUE.mix(0.3).filled());
+            chart.draw_series([range])?;
+            let middle =
+                PathElement::new([(*median, bottom), (*median, top)], BLUE.stroke_width(3));
+            chart.draw_series([middle])?;
+            let place = (most * 0.005, i as f64 + 0.6);
+            chart.draw_series([Text::new(all[i].label(), place, ("sans-serif", 14))])?;
+        }
         area.present()?;
         Ok(())
     })

@@ -1,11 +1,10 @@
 //! Searches of one space side by side: every contestant with every seed, under one budget.
 
 use crate::failure::Outcome;
+use shardc_passes::search::State;
 use shardc_passes::search::outer::{
-    Genome, Memory, Moves, Settings, Space, Start, State, Trial, Way, run_way,
+    Genome, Memory, Moves, Settings, Space, Start, Trial, Way, run_way,
 };
-use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::time::Instant;
 
 /// A search with its moves and its start.
@@ -81,53 +80,15 @@ impl Run {
     }
 }
 
-/// A space whose plans are judged once, whichever run asks: for races in which only evaluations count.
-pub struct Judged<'a> {
-    space: &'a dyn Space,
-    known: Mutex<BTreeMap<Genome, f64>>,
-}
-
-impl<'a> Judged<'a> {
-    pub fn new(space: &'a dyn Space) -> Self {
-        Judged { space, known: Mutex::default() }
-    }
-}
-
-impl Space for Judged<'_> {
-    fn genes(&self) -> &[shardc_passes::search::outer::Gene] {
-        self.space.genes()
-    }
-
-    fn blocks(&self) -> usize {
-        self.space.blocks()
-    }
-
-    fn tuples(&self) -> usize {
-        self.space.tuples()
-    }
-
-    fn redraw(&self, genome: &mut Genome, block: usize, tuple: usize) {
-        self.space.redraw(genome, block, tuple);
-    }
-
-    fn repair(&self, genome: &mut Genome) {
-        self.space.repair(genome);
-    }
-
-    fn worth(&self, genome: &Genome) -> f64 {
-        if let Some(worth) = self.known.lock().ok().and_then(|k| k.get(genome).copied()) {
-            return worth;
+/// The contestants of some runs, in their order.
+pub fn contestants<'r>(runs: impl IntoIterator<Item = &'r Run>) -> Vec<Contestant> {
+    let mut all: Vec<Contestant> = Vec::new();
+    for run in runs {
+        if !all.contains(&run.contestant) {
+            all.push(run.contestant);
         }
-        let worth = self.space.worth(genome);
-        if let Ok(mut known) = self.known.lock() {
-            known.insert(genome.clone(), worth);
-        }
-        worth
     }
-
-    fn dearest(&self, genome: &Genome) -> Vec<usize> {
-        self.space.dearest(genome)
-    }
+    all
 }
 
 /// Runs one contestant; `starts` are its plans to start from, if it starts from degrees.

@@ -1,13 +1,13 @@
 //! What the cases of a benchmark come to: CSV of every run, and tables for people.
 
 use super::case::Case;
-use super::race::{Contestant, Run, quartiles};
+use super::race::{self, Run, quartiles};
 use std::fmt::Write;
 
 /// Every run and every search without dice, one a line.
 pub fn csv(cases: &[Case]) -> String {
     let mut out = "model,cluster,gpus,isl,osl,tpot_ms,search,moves,start,seed,evaluations,seconds,\
-        tokens_per_s_per_gpu,bound,to_best_known\n"
+        tokens_per_s_per_gpu,bound,to_best_known,to_exact,to_bound\n"
         .to_string();
     for case in cases {
         let limit = case.load.tpot_ms.map_or(String::new(), |ms| ms.to_string());
@@ -15,24 +15,29 @@ pub fn csv(cases: &[Case]) -> String {
             "{},{},{},{},{},{limit}",
             case.model, case.cluster, case.devices, case.load.isl, case.load.osl
         );
-        let best = case.best().max(f64::MIN_POSITIVE);
+        let to =
+            |worth: f64, of: Option<f64>| of.map_or(String::new(), |o| format!("{:.4}", worth / o));
+        let ratios = |worth: f64| {
+            let best = Some(case.best().max(f64::MIN_POSITIVE));
+            [best, case.exact(), case.bound()].map(|of| to(worth, of)).join(",")
+        };
         for f in &case.fixed {
             let bound = f.bound.map_or(String::new(), |b| format!("{b:.3}"));
             let _ = writeln!(
                 out,
-                "{head},{},,,,{},{:.3},{:.3},{bound},{:.4}",
+                "{head},{},,,,{},{:.3},{:.3},{bound},{}",
                 f.name,
                 f.evaluations,
                 f.seconds,
                 f.worth,
-                f.worth / best
+                ratios(f.worth)
             );
         }
         for run in &case.runs {
             let c = run.contestant;
             let _ = writeln!(
                 out,
-                "{head},{},{},{},{},{},{:.3},{:.3},,{:.4}",
+                "{head},{},{},{},{},{},{:.3},{:.3},,{}",
                 c.name,
                 c.moves(),
                 c.start(),
@@ -40,7 +45,7 @@ pub fn csv(cases: &[Case]) -> String {
                 run.evaluations,
                 run.seconds,
                 run.last(),
-                run.last() / best
+                ratios(run.last())
             );
         }
     }
@@ -98,7 +103,6 @@ pub fn rules(cases: &[Case]) -> String {
         let (old, folded) = (case.megatron("megatron-2021"), case.megatron("megatron-folded"));
         let generous = [old, folded].into_iter().flatten().max_by(f64::total_cmp);
         over.extend(generous.map(|g| best / g));
-        let bound = case.fixed.iter().find_map(|f| f.bound);
         let _ = writeln!(
             out,
             "| {} | {} | {} | {best:.1} | {} | {} | {} | {} | {} | {} |",
@@ -109,8 +113,8 @@ pub fn rules(cases: &[Case]) -> String {
             ratio(best, old),
             ratio(best, folded),
             ratio(best, generous),
-            case.reached("exact").map_or("–".to_string(), |e| format!("{:.3}", e / best)),
-            bound.map_or("–".to_string(), |b| format!("{:.2}", b / best)),
+            case.exact().map_or("–".to_string(), |e| format!("{:.3}", e / best)),
+            case.bound().map_or("–".to_string(), |b| format!("{:.2}", b / best)),
         );
     }
     if !over.is_empty() {
@@ -133,35 +137,30 @@ pub fn rules(cases: &[Case]) -> String {
 
 /// What contestants reach of the best known, over all cases and seeds, after parts of the budget.
 pub fn contestants(cases: &[Case], budgets: &[u64]) -> String {
-    let mut all: Vec<Contestant> = Vec::new();
-    for run in cases.iter().flat_map(|c| &c.runs) {
-        if !all.contains(&run.contestant) {
-            all.push(run.contestant);
-        }
-    }
     let heads: Vec<String> = budgets.iter().map(|b| format!("after {b}")).collect();
     let mut out = format!(
-        "| search | moves | start | {} | best known over it | nothing possible found |\n|---|---|---|{}---|---|\n",
+        "| search | moves | start | {} | at the end, of exact | of the bound | best known over it | \
+         nothing possible found |\n|---|---|---|{}---|---|---|---|\n",
         heads.join(" | "),
         "---|".repeat(budgets.len())
     );
-    for contestant in all {
+    for contestant in race::contestants(cases.iter().flat_map(|c| &c.runs)) {
         let runs = |case: &'_ Case| -> Vec<Run> {
             case.runs.iter().filter(|r| r.contestant == contestant).cloned().collect()
         };
-        let parts = |budget: u64| -> Vec<f64> {
+        let parts = |budget: u64, whole: fn(&Case) -> Option<f64>| -> Vec<f64> {
             let of = |case: &Case| {
-                let best = case.best().max(f64::MIN_POSITIVE);
-                runs(case).iter().map(|r| r.after(budget) / best).collect::<Vec<f64>>()
+                let all = whole(case).into_iter();
+                let after = |all: f64| runs(case).into_iter().map(move |r| r.after(budget) / all);
+                all.flat_map(after).collect::<Vec<f64>>()
             };
             cases.iter().flat_map(of).collect()
         };
-        let cells = budgets.iter().map(|&b| {
-            let (median, low, high) = quartiles(&parts(b));
-            format!("{median:.3} ({low:.3}–{high:.3})")
-        });
-        let cells: Vec<String> = cells.collect();
-        let last = parts(u64::MAX);
+        let best = |case: &Case| Some(case.best().max(f64::MIN_POSITIVE));
+        let mut cells: Vec<String> = budgets.iter().map(|&b| spread(&parts(b, best))).collect();
+        cells.push(spread(&parts(u64::MAX, Case::exact)));
+        cells.push(spread(&parts(u64::MAX, Case::bound)));
+        let last = parts(u64::MAX, best);
         let found: Vec<f64> = last.iter().filter(|p| **p > 0.0).map(|p| 1.0 / p).collect();
         let none = last.len() - found.len();
         let _ = writeln!(
@@ -178,19 +177,22 @@ pub fn contestants(cases: &[Case], budgets: &[u64]) -> String {
     out
 }
 
+/// `0.976 (0.950–1.000)`: median and quartiles, or a dash.
+fn spread(values: &[f64]) -> String {
+    let (median, low, high) = quartiles(values);
+    match values {
+        [] => "–".to_string(),
+        _ => format!("{median:.3} ({low:.3}–{high:.3})"),
+    }
+}
+
 /// Evaluations until the best known is reached but for a part, by contestant: quartiles over seeds, a
 /// run that does not get there counting as more than its budget.
 pub fn until(best: f64, part: f64, runs: &[Run], budget: u64) -> String {
     let mut out = "| search | moves | start | evaluations to within 1 % (quartiles) | reached | at the end |\n\
         |---|---|---|---|---|---|\n"
         .to_string();
-    let mut all: Vec<Contestant> = Vec::new();
-    runs.iter().for_each(|r| {
-        if !all.contains(&r.contestant) {
-            all.push(r.contestant);
-        }
-    });
-    for contestant in all {
+    for contestant in race::contestants(runs) {
         let own: Vec<&Run> = runs.iter().filter(|r| r.contestant == contestant).collect();
         let needed: Vec<f64> = own
             .iter()

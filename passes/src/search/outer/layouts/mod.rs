@@ -15,15 +15,16 @@ mod operators;
 mod sites;
 mod tuples;
 
-use super::space::{Gene, Genome, Mark, Space, choice, gene};
+use super::space::{Gene, Genome, Mark, REFUSED, Space, choice, gene};
 use crate::schedule::Schedule;
 use crate::search::candidate::{Evaluated, Evaluator, Refusal, bindings};
+use crate::search::exact::reached;
 use crate::search::layouts::Layouts;
 use crate::search::legal_degrees;
 use crate::strategy::Degrees;
 use axes::Atom;
 use operators::{Operators, Put};
-use shardc_cost::serving::{Objective, Unservable};
+use shardc_cost::serving::Unservable;
 use shardc_ir::diag::Result;
 use shardc_ir::dim::Bindings;
 use shardc_ir::graph::Module;
@@ -32,7 +33,6 @@ use shardc_ir::mesh::{AxisId, AxisRef, Mesh};
 use shardc_ir::types::Kind;
 use sites::Sites;
 use std::collections::{BTreeMap, BTreeSet};
-use tuples::Tuple;
 
 /// Blocks: what attention does, what feed-forward blocks do, and everything around them.
 const BLOCKS: usize = 3;
@@ -63,11 +63,12 @@ pub struct LayoutSpace<'a> {
     stages: Vec<(u64, usize)>,
     genes: Vec<Gene>,
     layout: Layout,
-    tuples: Vec<Tuple>,
+    /// The genomes of tuples of degrees.
+    tuples: Vec<Genome>,
 }
 
-/// A genome in plain words.
-struct Decisions {
+/// What a genome stands for.
+struct Phenotype {
     stages: u64,
     /// Axes of a stage.
     axes: usize,
@@ -91,9 +92,8 @@ impl<'a> LayoutSpace<'a> {
         let tuples = Vec::new();
         let mut space =
             LayoutSpace { evaluator, phases, sites, atoms, stages, genes, layout, tuples };
-        let mut tuples = tuples::tuples(legal_degrees(evaluator.facts(), evaluator.devices()));
-        tuples.retain(|t| tuples::encode(&space, *t).is_some());
-        space.tuples = tuples;
+        let tuples = tuples::tuples(legal_degrees(evaluator.facts(), evaluator.devices()));
+        space.tuples = tuples.into_iter().filter_map(|t| tuples::encode(&space, t)).collect();
         space
     }
 
@@ -101,10 +101,13 @@ impl<'a> LayoutSpace<'a> {
     /// blocks split by tokens or not.
     pub fn of_degrees(&self, degrees: &Degrees) -> Vec<Genome> {
         let all = tuples::tuples(vec![*degrees]);
-        let mut out: Vec<Genome> =
-            all.into_iter().filter_map(|t| tuples::encode(self, t)).collect();
-        out.iter_mut().for_each(|g| self.repair(g));
-        out.dedup();
+        let mut out: Vec<Genome> = Vec::new();
+        for mut genome in all.into_iter().filter_map(|t| tuples::encode(self, t)) {
+            self.repair(&mut genome);
+            if !out.contains(&genome) {
+                out.push(genome);
+            }
+        }
         out
     }
 
@@ -113,16 +116,16 @@ impl<'a> LayoutSpace<'a> {
     /// # Errors
     /// A pass refuses it, which no repaired genome should come to.
     pub fn plan(&self, genome: &Genome) -> Result<std::result::Result<Evaluated, Refusal>> {
-        let decisions = self.decisions(genome);
-        let layouts = self.layouts(&decisions);
-        self.evaluator.evaluate_layouts(&self.degrees(&decisions), &layouts)
+        let meant = self.phenotype(genome);
+        let layouts = self.layouts(&meant);
+        self.evaluator.evaluate_layouts(&self.degrees(&meant), &layouts)
     }
 
     fn mark(&self, genome: &Genome, at: usize) -> Mark {
         self.genes[at].choices[usize::from(genome[at])]
     }
 
-    fn decisions(&self, genome: &Genome) -> Decisions {
+    fn phenotype(&self, genome: &Genome) -> Phenotype {
         let (stages, axes) = self.stages[usize::from(genome[self.layout.stages])];
         let replica: Vec<bool> = (0..axes).map(|a| genome[self.layout.replicas + a] == 1).collect();
         let plain = |a: usize| self.mark(genome, self.layout.stream + a);
@@ -132,7 +135,7 @@ impl<'a> LayoutSpace<'a> {
             (0..axes).map(plain).collect(),
             (0..axes).map(|a| decode(a).unwrap_or(choice::IDLE)).collect(),
         ];
-        let mut out = Decisions { stages, axes, replica, stream, puts: Default::default() };
+        let mut out = Phenotype { stages, axes, replica, stream, puts: Default::default() };
         for phase in [0, 1] {
             let puts = self.phases[phase].iter().enumerate();
             out.puts[phase] =
@@ -144,7 +147,7 @@ impl<'a> LayoutSpace<'a> {
     fn place(
         &self,
         genome: &Genome,
-        out: &Decisions,
+        out: &Phenotype,
         phase: usize,
         function: usize,
         ops: &Operators<'_>,
@@ -172,56 +175,56 @@ impl<'a> LayoutSpace<'a> {
         }
     }
 
-    fn replicas(&self, decisions: &Decisions) -> u64 {
-        let sizes = self.atoms.iter().zip(&decisions.replica);
+    fn replicas(&self, meant: &Phenotype) -> u64 {
+        let sizes = self.atoms.iter().zip(&meant.replica);
         sizes.filter(|(_, replica)| **replica).map(|(a, _)| a.size).product()
     }
 
     /// Stages and replicas as degrees. Replicas step together, as they do with experts, unless the
     /// axes between them split requests everywhere and nothing else.
-    fn degrees(&self, decisions: &Decisions) -> Degrees {
-        let dp = self.replicas(decisions);
-        let devices: u64 = self.atoms[..decisions.axes].iter().map(|a| a.size).product();
-        let apart = (0..decisions.axes).filter(|&a| decisions.replica[a]).all(|axis| {
+    fn degrees(&self, meant: &Phenotype) -> Degrees {
+        let dp = self.replicas(meant);
+        let devices: u64 = self.atoms[..meant.axes].iter().map(|a| a.size).product();
+        let apart = (0..meant.axes).filter(|&a| meant.replica[a]).all(|axis| {
             [0, 1].iter().all(|&phase| {
-                let functions = self.phases[phase].iter().zip(&decisions.puts[phase]);
+                let functions = self.phases[phase].iter().zip(&meant.puts[phase]);
                 let splits = |(ops, puts): (&Operators<'_>, &Vec<Vec<Put>>)| {
                     let mut units = (0..puts.len()).filter(|&u| !ops.units[u].insts.is_empty());
                     units.all(|u| ops.mark(u, puts[u][axis]) == choice::REQUESTS)
                 };
-                decisions.stream[phase][axis] == choice::REQUESTS && { functions }.all(splits)
+                meant.stream[phase][axis] == choice::REQUESTS && { functions }.all(splits)
             })
         });
         let tp = devices / dp;
         let (ep, etp) = if apart { (1, tp) } else { (devices, 1) };
-        Degrees { tp, pp: decisions.stages, dp, ep, etp, ..Degrees::default() }
+        Degrees { tp, pp: meant.stages, dp, ep, etp, ..Degrees::default() }
     }
 
-    fn layouts(&self, decisions: &Decisions) -> Layouts {
+    fn layouts(&self, meant: &Phenotype) -> Layouts {
         let signature = |axis: usize| -> Vec<usize> {
-            let rows = decisions.puts.iter().flatten().flatten();
+            let rows = meant.puts.iter().flatten().flatten();
             let of = |row: &Vec<Put>| row[axis].map_or(0, |on| on + 1);
-            let streams = decisions.stream.iter().map(|s| usize::from(s[axis]));
-            rows.map(of).chain(streams).chain([usize::from(decisions.replica[axis])]).collect()
+            let streams = meant.stream.iter().map(|s| usize::from(s[axis]));
+            rows.map(of).chain(streams).chain([usize::from(meant.replica[axis])]).collect()
         };
-        let signatures: Vec<Vec<usize>> = (0..decisions.axes).map(signature).collect();
+        let signatures: Vec<Vec<usize>> = (0..meant.axes).map(signature).collect();
         let alike = |a: usize, b: usize| signatures[a] == signatures[b];
-        let (mesh, of) = axes::mesh(&self.atoms[..decisions.axes], &alike);
-        let decode = self.schedule(decisions, 1, &mesh, &of);
-        let mut prefill = self.schedule(decisions, 0, &mesh, &of);
+        let (mesh, of) = axes::mesh(&self.atoms[..meant.axes], &alike);
+        let decode = self.schedule(meant, 1, &mesh, &of);
+        let mut prefill = self.schedule(meant, 0, &mesh, &of);
         share((self.evaluator.decode, &decode), (self.evaluator.prefill, &mut prefill));
         Layouts::new([self.evaluator.prefill, self.evaluator.decode], [prefill, decode])
     }
 
-    fn schedule(&self, decisions: &Decisions, phase: usize, mesh: &Mesh, of: &[u16]) -> Schedule {
+    fn schedule(&self, meant: &Phenotype, phase: usize, mesh: &Mesh, of: &[u16]) -> Schedule {
         let lists = |wanted: &dyn Fn(usize) -> bool| -> Vec<AxisRef> {
             let axes: BTreeSet<u16> =
-                (0..decisions.axes).filter(|&a| wanted(a)).map(|a| of[a]).collect();
+                (0..meant.axes).filter(|&a| wanted(a)).map(|a| of[a]).collect();
             axes.into_iter().map(|a| AxisRef::whole(AxisId(a))).collect()
         };
         let stream = [choice::REQUESTS, choice::TOKENS]
-            .map(|mark| lists(&|a| decisions.stream[phase][a] == mark));
-        let functions = self.phases[phase].iter().zip(&decisions.puts[phase]);
+            .map(|mark| lists(&|a| meant.stream[phase][a] == mark));
+        let functions = self.phases[phase].iter().zip(&meant.puts[phase]);
         let funcs = functions.map(|(ops, puts)| {
             let of_unit = |(unit, row): (usize, &Vec<Put>)| -> Vec<Vec<AxisRef>> {
                 let uses = 0..ops.units[unit].uses.len();
@@ -233,15 +236,9 @@ impl<'a> LayoutSpace<'a> {
         Schedule { mesh: mesh.clone(), funcs: funcs.collect() }
     }
 
-    /// What a plan reaches: output tokens a second and device; for the objective latency, requests a
-    /// second of one that is alone.
+    /// What a plan reaches, in the unit of a proof's bound.
     pub fn value(&self, plan: &Evaluated) -> f64 {
-        let (load, serving) = (&self.evaluator.load, &plan.serving);
-        let rounds = load.osl.saturating_sub(1) as f64;
-        match load.objective {
-            Objective::Throughput => serving.tokens_per_s_per_device,
-            Objective::Latency => 1e9 / (serving.ttft.as_f64() + rounds * serving.tpot.as_f64()),
-        }
+        reached(self.evaluator, plan)
     }
 }
 
@@ -351,7 +348,7 @@ impl Space for LayoutSpace<'_> {
     }
 
     fn redraw(&self, genome: &mut Genome, block: usize, tuple: usize) {
-        let Some(from) = tuples::encode(self, self.tuples[tuple]) else { return };
+        let from = &self.tuples[tuple];
         for (at, gene) in self.genes.iter().enumerate().filter(|(_, g)| g.block == block) {
             debug_assert!(usize::from(from[at]) < gene.choices.len());
             genome[at] = from[at];
@@ -402,6 +399,3 @@ impl Space for LayoutSpace<'_> {
         order
     }
 }
-
-/// The worth of a plan that a pass refuses: below every other.
-pub const REFUSED: f64 = -100.0;

@@ -3,26 +3,14 @@
 
 use super::Settings;
 use crate::search::outer::dice::Dice;
-use crate::search::outer::space::{Genome, drawn, fitness};
+use crate::search::outer::space::{Genome, fitness};
 use crate::search::outer::trial::{Entry, Trial};
 
 /// Changes evaluated at once.
 const LOT: usize = 8;
 
-pub(super) fn run(trial: &mut Trial<'_>, settings: &Settings, dice: &mut Dice) {
-    let mut starts = settings.start.clone();
-    starts.reverse();
-    while !trial.done() {
-        let start = starts.pop().unwrap_or_else(|| drawn(trial.space, dice, settings.blocks()));
-        let Some(mut at) = trial.ask_one(&start) else { return };
-        while let Some(next) = improved(trial, &at, settings, dice) {
-            at = next;
-        }
-    }
-}
-
 /// The best of the first lot of changes that holds a better plan.
-fn improved(
+pub(super) fn improved(
     trial: &mut Trial<'_>,
     at: &Entry,
     settings: &Settings,

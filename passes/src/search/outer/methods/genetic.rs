@@ -1,10 +1,13 @@
 //! `genetic`: parents by tournament, crossed gene by gene or block by block, then mutated; the best
-//! of parents and children survive.
+//! of parents and children survive. `genetic:guided` does so on guesses first, then evaluates the children
+//! that promise most.
 
 use super::Settings;
 use crate::search::outer::dice::Dice;
+use crate::search::outer::guide::{GUESSES, Guide, LOT, PROPOSALS};
 use crate::search::outer::space::{Genome, fitness, mutate, step};
 use crate::search::outer::trial::{Entry, Trial};
+use crate::search::state::State;
 
 /// Plans that survive.
 const POPULATION: usize = 24;
@@ -19,11 +22,41 @@ const MUTATIONS: f64 = 2.0;
 
 pub(super) fn run(trial: &mut Trial<'_>, settings: &Settings, dice: &mut Dice) {
     let first = settings.first(trial, dice, POPULATION);
-    let mut population: Vec<Entry> = trial.ask(&first);
+    evolve(trial, settings, &first, None, dice);
+}
+
+/// As [`run`], on guesses first, where the space has them.
+pub(super) fn run_guided(trial: &mut Trial<'_>, settings: &Settings, dice: &mut Dice) {
+    if !Guide::can_guess(trial.space) {
+        return run(trial, settings, dice);
+    }
+    let first = settings.first(trial, dice, POPULATION);
+    let mut quiet = |_: &State| {};
+    let mut guesses = Trial::guessing(trial.space, GUESSES, &mut quiet);
+    evolve(&mut guesses, settings, &first, None, dice);
+    let mut guide = Guide::of(guesses.history());
+    let first = guide.first(settings);
+    evolve(trial, settings, &first, Some(&mut guide), dice);
+}
+
+/// Generations after the first, until the trial is done.
+fn evolve(
+    trial: &mut Trial<'_>,
+    settings: &Settings,
+    first: &[Genome],
+    mut guide: Option<&mut Guide>,
+    dice: &mut Dice,
+) {
+    let mut population: Vec<Entry> = trial.ask(first);
     sort(&mut population);
     while !trial.done() && !population.is_empty() {
-        let children: Vec<Genome> =
-            (0..CHILDREN).map(|_| child(trial, settings, &population, dice)).collect();
+        let count = guide.as_ref().map_or(CHILDREN, |_| LOT * PROPOSALS);
+        let mut children: Vec<Genome> =
+            (0..count).map(|_| child(trial, settings, &population, dice)).collect();
+        if let Some(guide) = &mut guide {
+            let chosen = guide.choose(trial, &children, LOT);
+            children = chosen.into_iter().map(|at| children[at].clone()).collect();
+        }
         for entry in trial.ask(&children) {
             if !population.iter().any(|p| p.genome == entry.genome) {
                 population.push(entry);

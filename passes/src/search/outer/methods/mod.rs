@@ -2,6 +2,7 @@
 
 mod annealing;
 mod bottleneck;
+mod climb;
 mod genetic;
 mod random;
 mod steepest;
@@ -23,6 +24,8 @@ pub enum Way {
     Annealing,
     /// A population that is crossed and mutated.
     Genetic,
+    /// The same, which guesses first and evaluates what promises most.
+    Guided,
     /// Particles drawn to their own best and that of all.
     Swarm,
     /// All changes of one gene, the best of which is taken; restarts.
@@ -43,6 +46,8 @@ pub enum Variant {
     Untrained,
     /// Without history: neither elites to attend to nor parents.
     NoHistory,
+    /// Without guesses, where the space has some.
+    Unguided,
 }
 
 /// Which steps a search takes.
@@ -100,9 +105,10 @@ pub fn run(way: Way, trial: &mut Trial<'_>, settings: &Settings) -> Result<Vec<P
         Way::Random => random::run(trial, settings, &mut dice),
         Way::Annealing => annealing::run(trial, settings, &mut dice),
         Way::Genetic => genetic::run(trial, settings, &mut dice),
+        Way::Guided => genetic::run_guided(trial, settings, &mut dice),
         Way::Swarm => swarm::run(trial, settings, &mut dice),
-        Way::Steepest => steepest::run(trial, settings, &mut dice),
-        Way::Bottleneck => bottleneck::run(trial, settings, &mut dice),
+        Way::Steepest => climb::run(trial, settings, &mut dice, steepest::best_neighbour),
+        Way::Bottleneck => climb::run(trial, settings, &mut dice, bottleneck::improved),
         Way::Rl(variant) => return policy(trial, settings, variant, &mut dice),
     }
     Ok(Vec::new())

@@ -3,26 +3,14 @@
 
 use super::Settings;
 use crate::search::outer::dice::Dice;
-use crate::search::outer::space::{Genome, drawn, fitness};
+use crate::search::outer::space::{Genome, fitness};
 use crate::search::outer::trial::{Entry, Trial};
 
 /// Plans evaluated at once.
 const LOT: usize = 16;
 
-pub(super) fn run(trial: &mut Trial<'_>, settings: &Settings, dice: &mut Dice) {
-    let mut starts = settings.start.clone();
-    starts.reverse();
-    while !trial.done() {
-        let start = starts.pop().unwrap_or_else(|| drawn(trial.space, dice, settings.blocks()));
-        let Some(mut at) = trial.ask_one(&start) else { return };
-        while let Some(next) = best_neighbour(trial, &at, settings, dice) {
-            at = next;
-        }
-    }
-}
-
 /// The best plan that is one change away, if it is better.
-fn best_neighbour(
+pub(super) fn best_neighbour(
     trial: &mut Trial<'_>,
     at: &Entry,
     settings: &Settings,

@@ -3,17 +3,19 @@
 //! Learning to Shard, arXiv 2509.00217).
 //!
 //! A proposal begins with a parent of the elite, or with blocks of it redrawn from a tuple of degrees;
-//! then every gene is drawn anew, its parent's choice being likelier by what the network says. docs/rl.md
-//! lists every number.
+//! then every gene is drawn anew, its parent's choice being likelier by what the network says. Where a
+//! space has guesses, the policy learns on them before it evaluates anything. docs/rl.md lists every number.
 
 mod network;
 mod view;
 
 use super::dice::Dice;
+use super::guide::{self, Guide};
 use super::memory::Parameter;
 use super::methods::{Settings, Variant};
 use super::space::{Genome, drawn, fitness, mutate};
 use super::trial::{Entry, Trial};
+use crate::search::state::State;
 use candle_core::Result;
 use network::{Draws, Network, Preferences};
 use view::View;
@@ -42,44 +44,103 @@ pub(super) fn run(
     dice: &mut Dice,
 ) -> Result<Vec<Parameter>> {
     let view = View::new(trial.space, settings.blocks())?;
-    let mut network = Network::new(dice, &settings.parameters, LEARNING_RATE)?;
+    let network = Network::new(dice, &settings.parameters, LEARNING_RATE)?;
+    let mut policy = Policy { view, network, variant };
     let first = settings.first(trial, dice, FIRST);
-    let mut pool: Vec<Entry> = trial.ask(&first);
-    rank(&mut pool);
-    while !trial.done() && !pool.is_empty() {
-        let elites = match variant {
+    if variant == Variant::Unguided || !Guide::can_guess(trial.space) {
+        policy.search(trial, &first, None, dice)?;
+        return policy.network.parameters();
+    }
+    let mut quiet = |_: &State| {};
+    let mut guesses = Trial::guessing(trial.space, guide::GUESSES, &mut quiet);
+    policy.search(&mut guesses, &first, None, dice)?;
+    let mut guide = Guide::of(guesses.history());
+    policy.search(trial, &guide.first(settings), Some(&mut guide), dice)?;
+    policy.network.parameters()
+}
+
+/// A network that proposes plans of a space.
+struct Policy {
+    view: View,
+    network: Network,
+    variant: Variant,
+}
+
+/// What the policy looks at when it proposes a lot.
+struct Sight {
+    elites: Vec<Genome>,
+    tuples: Vec<(usize, Genome)>,
+    preferences: Preferences,
+}
+
+impl Policy {
+    /// Proposes, evaluates and learns, lot by lot; of guided proposals only those that promise most
+    /// are evaluated, and learned from.
+    fn search(
+        &mut self,
+        trial: &mut Trial<'_>,
+        first: &[Genome],
+        mut guide: Option<&mut Guide>,
+        dice: &mut Dice,
+    ) -> Result<()> {
+        let mut pool: Vec<Entry> = trial.ask(first);
+        rank(&mut pool);
+        while !trial.done() && !pool.is_empty() {
+            let sight = self.look(trial, &pool, dice)?;
+            let (mut draws, mut parents) = (Draws::default(), Vec::new());
+            let count = guide.as_ref().map_or(LOT, |_| guide::LOT * guide::PROPOSALS);
+            for _ in 0..count {
+                let place = (self.variant != Variant::NoHistory).then(|| parent(&pool, dice));
+                parents.push(place.map_or(f64::NEG_INFINITY, |p| fitness(pool[p].worth)));
+                let base = place.map(|p| &pool[p].genome);
+                propose(trial, &self.view, &sight, base, dice, &mut draws);
+            }
+            if let Some(guide) = &mut guide {
+                let chosen = guide.choose(trial, &draws.chosen, guide::LOT);
+                draws = draws.only(&chosen);
+                parents = chosen.iter().map(|&at| parents[at]).collect();
+            }
+            let found = trial.ask(&draws.chosen);
+            if found.len() == draws.chosen.len() && !found.is_empty() {
+                self.learn(&sight, draws, &found, &parents)?;
+            }
+            for entry in found {
+                if !pool.iter().any(|p| p.genome == entry.genome) {
+                    pool.push(entry);
+                }
+            }
+            rank(&mut pool);
+            pool.truncate(PARENTS);
+        }
+        Ok(())
+    }
+
+    fn look(&self, trial: &Trial<'_>, pool: &[Entry], dice: &mut Dice) -> Result<Sight> {
+        let elites: Vec<Genome> = match self.variant {
             Variant::NoHistory => Vec::new(),
             _ => pool.iter().take(ELITES).map(|e| e.genome.clone()).collect(),
         };
-        let tuples = view.tuples(trial.space, dice, TUPLES);
-        let preferences = network.preferences(&view, &elites, &tuples)?;
-        let mut draws = Draws::default();
-        let mut parents: Vec<f64> = Vec::new();
-        for _ in 0..LOT {
-            let place = (variant != Variant::NoHistory).then(|| parent(&pool, dice));
-            parents.push(place.map_or(f64::NEG_INFINITY, |p| fitness(pool[p].worth)));
-            let base = place.map(|p| &pool[p].genome);
-            propose(trial, &view, (&preferences, &tuples), base, dice, &mut draws);
-        }
-        let found = trial.ask(&draws.chosen);
-        if found.len() < draws.chosen.len() {
-            break;
-        }
-        if variant != Variant::Untrained {
-            draws.advantage = advantages(&found, &parents);
-            for _ in 0..UPDATES {
-                network.update(&view, &elites, &tuples, &draws)?;
-            }
-        }
-        for entry in found {
-            if !pool.iter().any(|p| p.genome == entry.genome) {
-                pool.push(entry);
-            }
-        }
-        rank(&mut pool);
-        pool.truncate(PARENTS);
+        let tuples = self.view.tuples(trial.space, dice, TUPLES);
+        let preferences = self.network.preferences(&self.view, &elites, &tuples)?;
+        Ok(Sight { elites, tuples, preferences })
     }
-    network.parameters()
+
+    fn learn(
+        &mut self,
+        sight: &Sight,
+        mut draws: Draws,
+        found: &[Entry],
+        parents: &[f64],
+    ) -> Result<()> {
+        if self.variant == Variant::Untrained {
+            return Ok(());
+        }
+        draws.advantage = advantages(found, parents);
+        for _ in 0..UPDATES {
+            self.network.update(&self.view, &sight.elites, &sight.tuples, &draws)?;
+        }
+        Ok(())
+    }
 }
 
 /// Best first; of equals the older.
@@ -96,7 +157,7 @@ fn parent(pool: &[Entry], dice: &mut Dice) -> usize {
 fn propose(
     trial: &Trial<'_>,
     view: &View,
-    (preferences, tuples): (&Preferences, &[(usize, Genome)]),
+    Sight { preferences, tuples, .. }: &Sight,
     parent: Option<&Genome>,
     dice: &mut Dice,
     draws: &mut Draws,

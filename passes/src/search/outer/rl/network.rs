@@ -76,6 +76,23 @@ pub(super) struct Draws {
     pub advantage: Vec<f64>,
 }
 
+impl Draws {
+    /// Some of the proposals, by their numbers.
+    pub fn only(&self, numbers: &[usize]) -> Draws {
+        fn some<T: Clone>(of: &[T], numbers: &[usize]) -> Vec<T> {
+            numbers.iter().map(|&at| of[at].clone()).collect()
+        }
+        Draws {
+            chosen: some(&self.chosen, numbers),
+            base: some(&self.base, numbers),
+            stay: some(&self.stay, numbers),
+            kinds: some(&self.kinds, numbers),
+            picked: some(&self.picked, numbers),
+            advantage: Vec::new(),
+        }
+    }
+}
+
 /// The same as tensors.
 struct Output {
     /// `[G, C]`.
