@@ -30,29 +30,46 @@ DECODE_AXES = (
     WIDTHS,
 )
 
-# (floor ns, compute share, memory share, head dimensions that the exponentials are worth)
-PREFILL_PRIORS = {16: (13040, 1.0, 0.353, 59), 8: (14460, 0.667, 0.277, 10)}
-# (floor ns, memory share, ns of a block, compute share)
-DECODE_PRIORS = {16: (11890, 0.853, 3516, 0.657), 8: (13790, 0.616, 3542, 0.657)}
+# floor ns; share of peak FLOP/s; shares of bandwidth of queries and results, and of keys and values; head dimensions
+# that the exponentials are worth; keys that a tile computes in vain; ns of a tile beside its products; share of a
+# wave of tiles that is paid when it is not full; and by how much products of wide heads are slower.
+PREFILL_PRIORS = {
+    16: (10500, 0.982, 0.941, 0.184, 48.5, 39.7, 2230, 0.95, 2.24),
+    8: (11600, 0.754, 0.638, 0.0637, 16.3, 75.7, 1790, 1.0, 1.47),
+}
+# floor ns; shares of bandwidth of the cache and of queries; ns of a wave of blocks; keys that a block reads beside its
+# own; ns of the fourth root of the keys, for the serial part of a block; share of peak FLOP/s; slowness of wide heads.
+DECODE_PRIORS = {
+    16: (8500, 0.94, 0.468, 2590, 95.9, 507, 0.77, 2.5),
+    8: (10200, 0.762, 0.531, 2210, 205, 630, 0.33, 1.45),
+}
+# Heads wider than this are slower, by bits of the cache.
+WIDE = {16: 256, 8: 192}
+# Query rows of a tile over new tokens, where heads of one KV head share tiles; query heads of a tile over a cache.
+PREFILL_TILE, DECODE_TILE = 128, 64
 BITS = {"bfloat16": 16, "fp8": 8}
 
 
 def prefill_prior(bits, blocks, rows, keys, new, width):
     """`PrefillFit` of the crate."""
-    floor, compute, memory, softmax = PREFILL_PRIORS[bits]
-    work = 4 * rows * keys * (width + softmax)
-    moved = rows * width * 4 + blocks * np.maximum(new, keys) * width * bits / 4
-    return floor + seconds_ns(work, compute * FLOPS["bf16"]) + seconds_ns(moved, memory * BANDWIDTH)
+    floor, compute, queries, cache, softmax, vain, tile, wave, wide = PREFILL_PRIORS[bits]
+    waves = blocks * np.ceil(np.maximum(rows / blocks, 1) / PREFILL_TILE) / SMS
+    paid = waves + wave * (np.ceil(waves) - waves)
+    work = PREFILL_TILE * 4 * (keys + vain) * (width + softmax) * np.where(width > WIDE[bits], wide, 1)
+    each = seconds_ns(work * SMS, compute * FLOPS["bf16"]) + tile
+    read = seconds_ns(blocks * np.maximum(new, keys) * width * bits / 4, cache * BANDWIDTH)
+    return floor + paid * each + read + seconds_ns(rows * width * 4, queries * BANDWIDTH)
 
 
 def decode_prior(bits, blocks, rows, keys, context, width):
     """`DecodeFit` of the crate."""
-    floor, memory, block, compute = DECODE_PRIORS[bits]
-    tiles = np.ceil(np.maximum(rows / blocks, 1) / 64)
-    moved = blocks * keys * width * bits / 4 + rows * width * 4
-    b, u = seconds_ns(moved, memory * BANDWIDTH), blocks * tiles / SMS * block
-    c = seconds_ns(256 * blocks * tiles * keys * width, compute * FLOPS["bf16"])
-    return floor + np.maximum(np.hypot(b, u), c)
+    floor, cache, queries, block, more, serial, compute, wide = DECODE_PRIORS[bits]
+    tiles = np.ceil(np.maximum(rows / blocks, 1) / DECODE_TILE)
+    moved = blocks * (keys + more) * width * bits / 4 * np.where(width > WIDE[bits], wide, 1)
+    b, u = seconds_ns(moved, cache * BANDWIDTH), np.ceil(blocks * tiles / SMS) * block
+    c = seconds_ns(4 * DECODE_TILE * blocks * tiles * keys * width, compute * FLOPS["bf16"])
+    asked = seconds_ns(rows * width * 4, queries * BANDWIDTH)
+    return floor + np.maximum(np.hypot(b, u), c) + asked + serial * np.sqrt(np.sqrt(keys))
 
 
 def beyond(bits, blocks, rows, keys, tokens, width):

@@ -16,14 +16,17 @@ NK = powers(5, 16)
 FLASHINFER, DEEPGEMM, DEEPGEMM_ODD, CUTLASS = 60.0, 86.0, 95.0, 180.0
 ABOVE_HOST = 1.25
 
-# (floor ns, compute share, memory share, wave share, extra k, sharpness, bytes, peak)
+# floor ns; shares of peak FLOP/s and of bandwidth; share of a wave of tiles that is paid even when it is not full;
+# contraction that a tile's start and end are worth, and the one beyond which a wave that is not full is split;
+# sharpness of the maximum; bytes of an element; peak; and quantisation of the left operand: bytes an element, and
+# elements that a row is worth.
 PRIORS = {
-    "bfloat16": (2770, 0.847, 0.854, 0.084, 160, 4, 2, FLOPS["bf16"]),
-    "fp8": (5530, 0.481, 0.989, 0.202, 554, 2, 1, FLOPS["fp8"]),
-    "fp8_block": (8000, 0.733, 0.95, 0.053, 128, 2, 1, FLOPS["fp8"]),
+    "bfloat16": (2580, 0.758, 0.85, 0.189, 71, 3170, 4, 2, FLOPS["bf16"], 0, 0),
+    "fp8": (5040, 0.674, 0.86, 0.208, 0, np.inf, 2, 1, FLOPS["fp8"], 6.57, 3240),
+    "fp8_block": (8000, 0.751, 0.95, 0.212, 0, np.inf, 2, 1, FLOPS["fp8"], 6.47, 0),
 }
 # Share of peak FLOP/s of what lies outside the grid.
-BEYOND = {"bfloat16": 0.72, "fp8": 0.55, "fp8_block": 0.6}
+BEYOND = {"bfloat16": 0.75, "fp8": 0.65, "fp8_block": 0.7}
 NAMES = {"bfloat16": "gemm_16", "fp8": "gemm_8", "fp8_block": "gemm_8_block"}
 
 
@@ -32,21 +35,27 @@ def traffic(size, m, n, k):
     return (m * k + n * k) * size + m * n * 2
 
 
+def quantisation(dtype, m, k):
+    """ns of rounding the left operand to the type of the product."""
+    bytes_, row = PRIORS[dtype][-2:]
+    return seconds_ns(m * (k + row) * bytes_, BANDWIDTH)
+
+
 def prior(dtype, m, n, k):
-    """Floor, tile waves, bytes: `GemmFit` of the crate."""
-    floor, compute, memory, wave, extra, sharp, size, peak = PRIORS[dtype]
+    """Floor, tile waves, bytes, quantisation: `GemmFit` of the crate."""
+    floor, compute, memory, wave, extra, split, sharp, size, peak, *_ = PRIORS[dtype]
     waves = np.ceil(m / 64) * 64 * np.ceil(n / 128) / (128 * SMS)
-    paid = wave * np.ceil(waves) + (1 - wave) * waves
-    c = seconds_ns(paid * SMS * 2 * 128 * 128 * (k + extra), compute * peak)
+    paid = wave * np.ceil(waves) * (np.minimum(k, split) + extra) + (1 - wave) * waves * (k + extra)
+    c = seconds_ns(paid * SMS * 2 * 128 * 128, compute * peak)
     b = seconds_ns(traffic(size, m, n, k), memory * BANDWIDTH)
-    return floor + (c**sharp + b**sharp) ** (1 / sharp)
+    return floor + (c**sharp + b**sharp) ** (1 / sharp) + quantisation(dtype, m, k)
 
 
 def beyond(dtype, m, n, k):
     """What sizes outside the grid add."""
-    size, peak = PRIORS[dtype][-2:]
+    size, peak = PRIORS[dtype][7:9]
     compute = seconds_ns(2 * m * n * k, BEYOND[dtype] * peak)
-    return compute + seconds_ns(traffic(size, m, n, k), 0.85 * BANDWIDTH)
+    return compute + seconds_ns(traffic(size, m, n, k), 0.85 * BANDWIDTH) + quantisation(dtype, m, k)
 
 
 def host(m, n, k):

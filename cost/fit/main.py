@@ -79,12 +79,28 @@ def study(family, lines, only_random):
 
 
 def print_loads(folder):
-    """Constants of uneven load, on rows that the surfaces did not see."""
+    """Constants of uneven load and of the fallback kernel, on the 70 % of the rows that random hold-outs keep."""
     tables = experts.load(folder)
     kept = {t: f[np.random.default_rng(SEED).random(len(f)) >= 0.3] for t, f in tables.items()}
-    common = [t for t in tables if t != "w4a16_mxfp4"]
-    for name, load in experts.fit_loads({t: experts.surface(t, kept[t]) for t in common}, kept).items():
+    common = {t: experts.surface(t, kept[t]) for t in tables if t != "w4a16_mxfp4"}
+    for name, load in experts.fit_loads(common, kept).items():
         print(f"{name}: {load.tolist()}")
+    for dtype in experts.UNTUNED:
+        print(f"untuned {dtype}: {experts.fit_untuned(dtype, common[dtype], kept[dtype])}")
+
+
+SLOW_HEADER = """\
+# Runs of the expert rows of TensorRT-LLM 1.3.0rc20 on an H100 whose kernels were not tuned, as cost/fit/experts.py finds them.
+# Columns: moe_dtype, hidden_size, inter_size, topk, num_experts, moe_tp_size, moe_ep_size, distribution, kernel_source.
+"""
+
+
+def slow_list(folder):
+    """The list of slow runs, as the crate reads it."""
+    lines = []
+    for dtype, rows in experts.load(folder).items():
+        lines += [",".join(map(str, [dtype, *run])) for run in sorted(experts.surface(dtype, rows).slow)]
+    return SLOW_HEADER + "\n".join(lines) + "\n"
 
 
 def surfaces(arguments, lines):
@@ -109,11 +125,12 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path("cost/data/h100.surfaces"))
     parser.add_argument("--report", type=pathlib.Path)
     parser.add_argument("--quick", action="store_true", help="hold back random rows only")
-    parser.add_argument("--loads", action="store_true", help="only fit how distributions load experts")
+    parser.add_argument("--loads", action="store_true", help="only fit loads of experts and the fallback kernel")
     arguments = parser.parse_args()
     if arguments.loads:
         return print_loads(arguments.measured)
     lines = ["| rows | held back | number | mean | median | 90 % under |", "|---|---|---|---|---|---|"]
+    arguments.data.with_name("h100_untuned_experts.csv").write_text(slow_list(arguments.measured))
     arguments.data.write_bytes(encode(surfaces(arguments, lines)))
     if arguments.report:
         arguments.report.write_text("\n".join(lines) + "\n")

@@ -10,9 +10,11 @@
 mod data;
 mod grid;
 mod tuned;
+mod untuned;
 
 pub(crate) use grid::Grid;
 pub(crate) use tuned::{Tuned, tuned};
+pub use untuned::ExpertRun;
 
 use crate::machine::{Device, FlopRates};
 use crate::source::Source;
@@ -35,7 +37,13 @@ pub(crate) struct Rates {
     pub bytes_per_s: f64,
     /// Fraction of it that streaming kernels reach.
     pub achieved: f64,
+    /// Whether products and the copies that feed them run beside each other: asynchronous from
+    /// compute capability 9.0 on.
+    pub overlaps: bool,
 }
+
+/// Compute capability of the first devices whose products wait for nobody (Hopper).
+const ASYNCHRONOUS: u64 = 90;
 
 impl Rates {
     /// The device that the rows were measured on: an H100 SXM.
@@ -53,6 +61,7 @@ impl Rates {
         },
         bytes_per_s: 3.35e12,
         achieved: 0.8,
+        overlaps: true,
     };
 
     /// Those of a device.
@@ -63,6 +72,7 @@ impl Rates {
             flops: device.flops.clone(),
             bytes_per_s: device.memory.bytes_per_s,
             achieved: device.memory.achieved,
+            overlaps: device.sm >= ASYNCHRONOUS,
         }
     }
 

@@ -7,7 +7,7 @@
 use super::{OpCost, Pricer, Span, Terms, soft_max};
 use crate::fitted::{Fitted, Rates};
 use crate::machine::Math;
-use crate::profile::{DecodeFit, PrefillFit};
+use crate::profile::{DecodeFit, Masked, PrefillFit};
 
 /// Attention of `new` tokens of each request, after `past` cached ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,6 +55,8 @@ pub struct Decode {
     pub kv_bits: u32,
 }
 
+/// Query rows of a tile over new tokens; heads that share a KV head share tiles.
+const PREFILL_TILE: f64 = 128.0;
 /// Query heads that share a KV head are computed in tiles of this many rows.
 const DECODE_TILE: f64 = 64.0;
 /// Cached elements of a token in the measured latent caches: rank 512 and rotary 64.
@@ -146,7 +148,13 @@ impl Pricer<'_> {
             self.latent_reading(eight, [blocks, rows, keys])
         } else {
             let width = width.max(d.kv_elements as f64 / 2.0);
-            self.decode_reading(eight, [blocks, rows, seen, d.context as f64, width])
+            let at = |keys| [blocks, rows, keys, d.context as f64, width];
+            match self.profile.masked {
+                Some(m) if eight && !m.shares(rows / blocks) => {
+                    self.decode_reading(false, at(seen / 2.0))
+                }
+                _ => self.decode_reading(eight, at(seen)),
+            }
         };
         let rates = &self.tuned.rates;
         let bits = class_bits(eight);
@@ -154,6 +162,10 @@ impl Pricer<'_> {
         let floor = rates.latency(fit.floor_ns);
         let bytes = elements * f64::from(d.kv_bits) / 8.0 + rows * width * 4.0;
         let mut total = reading.ns + self.wider(elements, d.kv_bits, bits);
+        if let Some(masked) = self.profile.masked.filter(|_| !latent) {
+            let at = [blocks, rows, seen, d.context as f64, width];
+            total += self.ungrouped_ns(masked, eight, at, elements * f64::from(d.kv_bits) / 8.0);
+        }
         if !self.profile.benchmark {
             total = total.max(floor + rates.stream(bytes, COLD));
         }
@@ -162,6 +174,21 @@ impl Pricer<'_> {
         let compute = flops / (fit.compute * peak) * 1e9;
         let memory = rates.stream(bytes, fit.memory);
         self.cost(Terms { floor, compute, memory, total }, flops, bytes, peak).from(reading)
+    }
+
+    /// What heads of a group add that do not share a block: their own blocks, and what they read
+    /// again of a cache of `bytes`, ns.
+    fn ungrouped_ns(&self, masked: Masked, eight: bool, at: [f64; 5], bytes: f64) -> f64 {
+        let [blocks, rows, ..] = at;
+        let others = (rows / blocks - 1.0).max(0.0);
+        if eight && masked.shares(rows / blocks) {
+            return 0.0;
+        }
+        let rates = &self.tuned.rates;
+        let waves = |blocks: f64| (blocks / rates.multiprocessors).ceil();
+        let launched = (waves(rows) - waves(blocks)).max(0.0);
+        let block_ns = rates.latency(self.decode_fit(false, false).block_ns);
+        launched * block_ns + rates.stream(bytes * masked.reread * others, COLD)
     }
 
     fn decode_reading(&self, eight: bool, at: [f64; 5]) -> crate::fitted::Reading {
@@ -221,11 +248,16 @@ fn class_bits(eight: bool) -> f64 {
 /// The formula of [`PrefillFit`].
 fn prefill_terms(rates: &Rates, fit: &PrefillFit, bits: f64, at: [f64; 5]) -> Terms {
     let [blocks, rows, keys, new, width] = at;
-    let work = 4.0 * rows * keys * (width + fit.softmax_dim);
-    let bytes = rows * width * 4.0 + blocks * new.max(keys) * width * bits / 4.0;
+    let tiles = blocks * ((rows / blocks).max(1.0) / PREFILL_TILE).ceil();
+    let waves = tiles / rates.multiprocessors;
+    let paid = waves + fit.wave * (waves.ceil() - waves);
+    let dims = (width + fit.softmax_dim) * fit.wide.of(width);
+    let work = rates.multiprocessors * PREFILL_TILE * 4.0 * (keys + fit.vain) * dims;
+    let wave = work / (fit.compute * rates.flops.of(Math::Bf16)) * 1e9;
     let floor = rates.latency(fit.floor_ns);
-    let compute = work / (fit.compute * rates.flops.of(Math::Bf16)) * 1e9;
-    let memory = rates.stream(bytes, fit.memory);
+    let compute = paid * (wave + rates.latency(fit.tile_ns));
+    let memory = rates.stream(blocks * new.max(keys) * width * bits / 4.0, fit.cache)
+        + rates.stream(rows * width * 4.0, fit.queries);
     Terms { floor, compute, memory, total: floor + compute + memory }
 }
 
@@ -239,12 +271,17 @@ fn decode_ns(
     width: f64,
 ) -> f64 {
     let tiles = ((rows / blocks).max(1.0) / DECODE_TILE).ceil();
-    let bytes = blocks * keys * elements * bits / 8.0 + rows * width * 4.0;
+    let bytes = blocks * (keys + fit.more) * elements * bits / 8.0 * fit.wide.of(width);
     let memory = rates.stream(bytes, fit.memory);
-    let launched = blocks * tiles / rates.multiprocessors * rates.latency(fit.block_ns);
+    let waves = (blocks * tiles / rates.multiprocessors).ceil();
+    let launched = waves * rates.latency(fit.block_ns);
     let padded = 4.0 * blocks * tiles * DECODE_TILE * keys * width;
     let compute = padded / (fit.compute * rates.flops.of(Math::Bf16)) * 1e9;
-    rates.latency(fit.floor_ns) + soft_max(memory, launched).max(compute)
+    let busy = soft_max(memory, launched).max(compute);
+    let asked = rates.stream(rows * width * 4.0, fit.queries);
+    // Square roots are exactly rounded on every platform, logarithms are not.
+    let serial = rates.latency(fit.serial_ns) * keys.sqrt().sqrt();
+    rates.latency(fit.floor_ns) + busy + asked + serial
 }
 
 /// What sizes outside the surfaces add.
@@ -263,5 +300,31 @@ mod tests {
         let mla = Decode::mla(1, 1000, 128, 512, 64, 16);
         assert_eq!((mla.kv_heads, mla.kv_elements, mla.v_dim), (1, 576, 512));
         assert!(mla.is_latent());
+    }
+
+    #[test]
+    fn masked_kernels_do_not_share_wide_caches() {
+        use crate::machine::preset;
+        use crate::profile::Profile;
+        let cluster = preset("h100").unwrap();
+        let us = |profile: &Profile, heads, kv_bits| {
+            let d = Decode {
+                requests: 128,
+                context: 2048,
+                span: Span::Causal,
+                heads,
+                kv_heads: 8,
+                qk_dim: 128,
+                v_dim: 128,
+                kv_elements: 256,
+                kv_bits,
+            };
+            Pricer::new(&cluster.device, profile).decode_attention(&d).time.as_f64() / 1e3
+        };
+        let (shared, masked) = (Profile::vllm(), Profile::tensorrt());
+        assert_eq!(us(&shared, 8, 16), us(&masked, 8, 16), "no group, nothing to share");
+        assert!(us(&masked, 64, 16) > 1.5 * us(&shared, 64, 16));
+        assert_eq!(us(&masked, 64, 8), us(&shared, 64, 8), "XQA shares");
+        assert!(us(&masked, 8 * 24, 8) > 1.5 * us(&masked, 64, 8), "but not so large a group");
     }
 }

@@ -5,9 +5,10 @@
 //! work counts, one for each touched expert where weights do.
 
 use super::{OpCost, Operands, Pricer, Terms, soft_max};
-use crate::fitted::{Fitted, Rates};
+use crate::fitted::{Fitted, Rates, Reading};
 use crate::machine::Math;
-use crate::profile::{ExpertFit, Load};
+use crate::profile::{ExpertFit, Load, Untuned};
+use crate::source::Source;
 
 /// The routed experts of one layer on one device: up (and gate), activation, down, with the
 /// permutations on both sides.
@@ -33,6 +34,8 @@ pub struct Experts {
 
 /// Share of peak bandwidth of what lies outside the surface.
 const BEYOND_MEMORY: f64 = 0.8;
+/// Mean error of the formula of kernels that were not tuned, on rows held back.
+const UNTUNED_ERROR: f64 = 0.18;
 
 impl Experts {
     /// Rows that the mean device computes: tokens · top_k / ep.
@@ -102,12 +105,39 @@ impl Pricer<'_> {
         };
         let read = |s: &Fitted<4>| s.read(at, beyond);
         let reading = self.tuned.experts.with(&(*o, e.gated), surface, read);
-        let matrix = e.hidden as f64 * e.inter as f64;
-        let row = 2.0 * (2.0 * e.hidden as f64 + matrices * e.inter as f64);
+        self.experts_cost(e, terms(rates, fit, o, matrices, at), reading)
+    }
+
+    /// The same for the kernel that runs where an autotuner found none; nothing where no rows
+    /// show it.
+    pub fn experts_untuned(&self, e: &Experts, load: &Load) -> Option<OpCost> {
+        let (_, measured, fit) = self.expert_fit(&e.operands);
+        let Untuned { floor_ns, compute, weights, rows, tile } = fit.untuned?;
+        let fit = ExpertFit { floor_ns, compute, weights, rows, tile, ..*fit };
+        if e.operands != measured || e.tokens == 0 {
+            return None;
+        }
+        let at = [load.rows(e), e.local() as f64, e.inter as f64, e.hidden as f64];
+        let terms = terms(&self.tuned.rates, &fit, &e.operands, e.matrices(), at);
+        let (source, error) = (Source::Modelled, UNTUNED_ERROR);
+        Some(self.experts_cost(e, terms, Reading { ns: terms.total, source, error }))
+    }
+
+    /// A cost from a time of the rows of this device. In benchmarks, where every device has all
+    /// tokens, kernels also pass over those that others hold.
+    fn experts_cost(&self, e: &Experts, terms: Terms, mut reading: Reading) -> OpCost {
+        let (o, matrices, hidden) = (&e.operands, e.matrices(), e.hidden as f64);
+        if self.profile.benchmark {
+            let held = 1.0 - 1.0 / e.ep.max(1) as f64;
+            let bytes = self.expert_fit(o).2.unsplit * e.tokens as f64 * hidden * 2.0 * held;
+            reading.ns += self.tuned.rates.stream(bytes, 1.0);
+        }
+        let matrix = hidden * e.inter as f64;
+        let row = 2.0 * (2.0 * hidden + matrices * e.inter as f64);
         let flops = 2.0 * matrices * matrix * e.rows();
         let bytes = e.touched() * matrices * matrix * o.rhs_bits / 8.0 + e.rows() * row;
-        let terms = Terms { total: reading.ns, ..terms(rates, fit, o, matrices, at) };
-        self.cost(terms, flops, bytes, peak).from(reading)
+        let terms = Terms { total: reading.ns, ..terms };
+        self.cost(terms, flops, bytes, self.tuned.rates.flops.of(o.math)).from(reading)
     }
 
     /// Name of the surface, the types of its rows, and the formula that carries it.
@@ -183,5 +213,24 @@ mod tests {
         }
         let (mild, strong) = (Load::POWER_LAW_1_01, Load::POWER_LAW_1_2);
         assert!(rows(&strong, 1 << 16) > rows(&mild, 1 << 16));
+    }
+
+    #[test]
+    fn benchmarks_pass_over_all_tokens_and_know_untuned_kernels() {
+        let cluster = crate::machine::preset("h100").unwrap();
+        let plan = crate::profile::Profile::vllm();
+        let bench = crate::profile::Profile { benchmark: true, ..plan.clone() };
+        let price = |profile, e: &Experts| {
+            Pricer::new(&cluster.device, profile).experts_under(e, &Load::Balanced).time
+        };
+        assert_eq!(price(&bench, &experts(4096, 1)), price(&plan, &experts(4096, 1)));
+        assert!(price(&bench, &experts(4096, 8)) > price(&plan, &experts(4096, 8)));
+        let pricer = Pricer::new(&cluster.device, &bench);
+        let (e, load) = (experts(512, 8), Load::Balanced);
+        let slow = pricer.experts_untuned(&e, &load).unwrap().time.as_f64();
+        let ratio = slow / pricer.experts_under(&e, &load).time.as_f64();
+        assert!((2.0..8.0).contains(&ratio), "{ratio}");
+        let blocks = Experts { operands: Operands::FP8_BLOCK, ..e };
+        assert!(pricer.experts_untuned(&blocks, &load).is_none(), "no row shows it");
     }
 }

@@ -93,6 +93,7 @@ impl Pricer<'_> {
         let beyond = |[m, n, k]: [f64; 3]| {
             2.0 * m * n * k / (fit.beyond * peak) * 1e9
                 + rates.stream(o.bytes([m, n, k]), BEYOND_MEMORY)
+                + quantisation(rates, fit, m, k)
         };
         let surface = || {
             let own = *rates == Rates::H100 && *o == measured;
@@ -127,14 +128,25 @@ impl Pricer<'_> {
 fn terms(rates: &Rates, fit: &GemmFit, o: &Operands, sizes: [f64; 3]) -> Terms {
     let [m, n, k] = sizes;
     let waves = (m / 64.0).ceil() * 64.0 * (n / 128.0).ceil() / (128.0 * rates.multiprocessors);
-    let paid = fit.wave * waves.ceil() + (1.0 - fit.wave) * waves;
-    let tile = 2.0 * 128.0 * 128.0 * (k + fit.k0);
+    let unfilled = fit.wave * waves.ceil() * (k.min(fit.split_k) + fit.k0);
+    let paid = unfilled + (1.0 - fit.wave) * waves * (k + fit.k0);
+    let wave = rates.multiprocessors * 2.0 * 128.0 * 128.0;
     let peak = rates.flops.of(o.math);
     let floor = rates.latency(fit.floor_ns);
-    let compute = paid * rates.multiprocessors * tile / (fit.compute * peak) * 1e9;
+    let compute = paid * wave / (fit.compute * peak) * 1e9;
     let memory = rates.stream(o.bytes(sizes), fit.memory);
-    let soft = if fit.sharp { sharp_max(compute, memory) } else { soft_max(compute, memory) };
-    Terms { floor, compute, memory, total: floor + soft }
+    let soft = if fit.sharp && rates.overlaps {
+        sharp_max(compute, memory)
+    } else {
+        soft_max(compute, memory)
+    };
+    let rounded = quantisation(rates, fit, m, k);
+    Terms { floor, compute, memory: memory + rounded, total: floor + soft + rounded }
+}
+
+/// Time of rounding the left operand to the type of the product, ns.
+fn quantisation(rates: &Rates, fit: &GemmFit, m: f64, k: f64) -> f64 {
+    rates.stream(m * (k + fit.quantised_row) * fit.quantised, 1.0)
 }
 
 /// Host time of a block-scaled product outside a CUDA graph, where vLLM quantises the left operand

@@ -17,9 +17,11 @@ pub use gemm::{Gemm, Operands};
 pub use mla::{MlaBlock, MlaKind};
 pub use span::Span;
 
+pub use crate::fitted::ExpertRun;
+
 use std::sync::Arc;
 
-use crate::fitted::{Reading, Tuned, tuned};
+use crate::fitted::{Rates, Reading, Tuned, tuned};
 use crate::machine::Device;
 use crate::profile::Profile;
 use crate::source::Source;
@@ -80,6 +82,11 @@ impl<'a> Pricer<'a> {
     /// Prices on `device` as `profile` would run.
     pub fn new(device: &'a Device, profile: &'a Profile) -> Self {
         Pricer { device, profile, tuned: tuned(device, profile) }
+    }
+
+    /// Whether the device is the one that the surfaces were measured on.
+    pub fn is_measured_device(&self) -> bool {
+        self.tuned.rates == Rates::H100
     }
 
     /// A cost from its terms, lifted to what the device's peaks allow. `peak` is in FLOP/s.

@@ -40,6 +40,8 @@ pub struct Profile {
     pub latent_16: DecodeFit,
     /// Attention of one token a request over an 8-bit latent cache (MLA).
     pub latent_8: DecodeFit,
+    /// Masked kernels of a decode step in place of those above, if the engine has them.
+    pub masked: Option<Masked>,
     /// Norms, additions, activations, rotary embeddings, gathers.
     pub stream: StreamFit,
     /// How tokens spread over experts.
@@ -72,6 +74,10 @@ pub struct Host {
     pub request_ns: f64,
     /// The same for each kernel that no CUDA graph launches: those of prompts, ns.
     pub kernel_ns: f64,
+    /// How many requests wait outside the scheduler: see [`lagging`](Self::lagging).
+    pub lag: f64,
+    /// From which part of the device's time on.
+    pub lag_from: f64,
 }
 
 impl Host {
@@ -81,11 +87,20 @@ impl Host {
         let each = requests as f64 * self.request_ns + launched as f64 * self.kernel_ns;
         (device_ns + self.serial_ns).max(self.step_ns + each)
     }
+
+    /// Part of the requests in flight that are in processes beside the scheduler, when decode steps
+    /// of `requests` keep the device busy for `device_ns`: `lag` times what the host's work of a
+    /// step, as a part of the device's, exceeds `lag_from`.
+    pub fn lagging(&self, device_ns: f64, requests: u64) -> f64 {
+        let host = self.step_ns + requests as f64 * self.request_ns;
+        (self.lag * (host / device_ns.max(1.0) - self.lag_from)).clamp(0.0, 0.5)
+    }
 }
 
-/// `floor + ((c)^p + (b)^p)^(1/p)` with
-/// c = (wave·max(⌈x⌉, 1) + (1 − wave)·x)·SMs·2·128²·(k + k0) / (compute·peak),
-/// x = batch·⌈m/64⌉·64·⌈n/128⌉ / (128·SMs), b = bytes / (memory·bandwidth).
+/// `floor + (c^p + b^p)^(1/p) + q` with
+/// c = (wave·⌈x⌉·(min(k, split_k) + k0) + (1 − wave)·x·(k + k0))·SMs·2·128² / (compute·peak),
+/// x = batch·⌈m/64⌉·64·⌈n/128⌉ / (128·SMs), b = bytes / (memory·bandwidth),
+/// q = m·(k + quantised_row)·quantised / bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GemmFit {
     /// Time of an empty product, ns, on the H100.
@@ -98,8 +113,15 @@ pub struct GemmFit {
     pub wave: f64,
     /// Contraction length that a tile's prologue and epilogue are worth.
     pub k0: f64,
-    /// Whether compute and memory combine with p = 4 (almost a maximum), or else p = 2.
+    /// Contraction length beyond which a wave that is not full is split along the contraction.
+    pub split_k: f64,
+    /// Whether compute and memory combine with p = 4 (almost a maximum), or else p = 2, as on every
+    /// device before compute capability 9.0.
     pub sharp: bool,
+    /// Bytes moved to round an element of the left operand to the type of the product.
+    pub quantised: f64,
+    /// Elements that rounding a row is worth beside its own.
+    pub quantised_row: f64,
     /// Fraction of peak FLOP/s of what lies outside the measured surface.
     pub beyond: f64,
 }
@@ -119,8 +141,28 @@ pub struct ExpertFit {
     pub rows: f64,
     /// Rows that an expert pays for at least.
     pub tile: f64,
+    /// Passes over the tokens that other devices hold, 16 bits an element, in a benchmark that
+    /// gives every device all tokens.
+    pub unsplit: f64,
+    /// The kernel that runs where an autotuner found none, if rows show it.
+    pub untuned: Option<Untuned>,
     /// Fraction of peak FLOP/s of what lies outside the measured surface.
     pub beyond: f64,
+}
+
+/// Constants of [`ExpertFit`] for a kernel that was not tuned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Untuned {
+    /// Time of an empty call, ns, on the H100.
+    pub floor_ns: f64,
+    /// Fraction of peak FLOP/s.
+    pub compute: f64,
+    /// Fraction of peak bandwidth for weights.
+    pub weights: f64,
+    /// Fraction of peak bandwidth for activations.
+    pub rows: f64,
+    /// Rows that an expert pays for at least.
+    pub tile: f64,
 }
 
 /// How tokens spread over experts.
@@ -153,38 +195,96 @@ impl Load {
         Load::Skewed { few: 0.1, many: 0.1, spread: 1.0, tail: 1e3, idle: 4.0 };
     /// Power law with exponent 1.01 (rows `power_law_1.01` of TensorRT-LLM 1.3).
     pub const POWER_LAW_1_01: Load =
-        Load::Skewed { few: 0.59, many: 0.27, spread: 1.53, tail: 1.2, idle: 3.23 };
+        Load::Skewed { few: 0.67, many: 0.28, spread: 1.37, tail: 1.45, idle: 3.19 };
     /// Power law with exponent 1.2 (rows `power_law_1.2` of TensorRT-LLM 1.3).
     pub const POWER_LAW_1_2: Load =
-        Load::Skewed { few: 0.62, many: 0.33, spread: 1.18, tail: 1.41, idle: 3.22 };
+        Load::Skewed { few: 0.68, many: 0.37, spread: 1.19, tail: 1.56, idle: 3.57 };
 }
 
-/// `floor + FLOPs / (compute·peak) + bytes / (memory·bandwidth)`, where the softmax counts as
-/// `softmax_dim` more head dimensions.
+/// `floor + (x + wave·(⌈x⌉ − x))·t + K/(cache·bandwidth) + Q/(queries·bandwidth)`: x waves of tiles
+/// of 128 query rows, heads of one KV head together, each of `tile_ns` and its products over its
+/// keys and `vain` more; K and Q are the bytes of keys and values, and of queries and results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrefillFit {
     /// Time of an empty call, ns, on the H100.
     pub floor_ns: f64,
     /// Fraction of peak FLOP/s.
     pub compute: f64,
-    /// Fraction of peak bandwidth.
-    pub memory: f64,
+    /// Fraction of peak bandwidth for queries and results.
+    pub queries: f64,
+    /// Fraction of peak bandwidth for keys and values.
+    pub cache: f64,
     /// Head dimensions that the exponentials are worth.
     pub softmax_dim: f64,
+    /// Keys that a tile computes in vain.
+    pub vain: f64,
+    /// Time of a tile beside its products, ns, on the H100.
+    pub tile_ns: f64,
+    /// Share of a wave of tiles that is paid even when the wave is not full.
+    pub wave: f64,
+    /// Wide heads.
+    pub wide: Wide,
 }
 
-/// `floor + max((b² + u²)^½, c)`: b = KV bytes, u = `block_ns` for each wave of (request, KV head)
-/// blocks over the multiprocessors, c = FLOPs of query heads in tiles of 64.
+/// `floor + max((b² + u²)^½, c) + q + serial·keys^¼`: b = bytes of the keys and `more` of each
+/// block, u = `block_ns` for each wave of (request, KV head) blocks over the multiprocessors,
+/// c = FLOPs of query heads in tiles of 64, q = bytes of queries and results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DecodeFit {
     /// Time of an empty call, ns, on the H100.
     pub floor_ns: f64,
-    /// Fraction of peak bandwidth.
+    /// Fraction of peak bandwidth for the cache.
     pub memory: f64,
-    /// Time of one block on a multiprocessor, ns.
+    /// Fraction of peak bandwidth for queries and results.
+    pub queries: f64,
+    /// Time of a wave of blocks, ns, on the H100.
     pub block_ns: f64,
+    /// Keys that a block reads beside its own.
+    pub more: f64,
+    /// Time of the fourth root of the keys, ns, on the H100.
+    pub serial_ns: f64,
     /// Fraction of peak FLOP/s.
     pub compute: f64,
+    /// Wide heads.
+    pub wide: Wide,
+}
+
+/// Attention of one token by a block for each query head, which reads the cache of its KV head by
+/// itself, so that heads of a group read it again and the cache of the device catches most of it.
+/// Caches of 8 bits are read like half as many keys of 16. Groups of heads over such a cache share a
+/// block of another kernel, that of [`Profile::decode_8`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Masked {
+    /// Share of the KV bytes that each further head of a group reads from memory.
+    pub reread: f64,
+    /// Largest group of an 8-bit cache whose heads share a block all the same.
+    pub shared_8: f64,
+}
+
+impl Masked {
+    /// Whether so many heads over one 8-bit KV head share a block.
+    pub(crate) fn shares(&self, group: f64) -> bool {
+        group > 1.0 && group <= self.shared_8
+    }
+}
+
+/// Heads that a kernel is slower on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wide {
+    /// Widest head that is not.
+    pub above: f64,
+    /// Times as long.
+    pub slower: f64,
+}
+
+impl Wide {
+    /// None.
+    pub const NONE: Wide = Wide { above: f64::INFINITY, slower: 1.0 };
+
+    /// Times as long for a width.
+    pub(crate) fn of(&self, width: f64) -> f64 {
+        if width > self.above { self.slower } else { 1.0 }
+    }
 }
 
 /// `floor + bytes / (memory·bandwidth)`.
@@ -248,9 +348,16 @@ impl Profile {
     }
 
     /// TensorRT-LLM with engines that TensorRT compiled, as before version 1.0: its C++ runtime adds
-    /// little, and no server streams.
+    /// little, no server streams, kernels of attention are its own, and all-reduces are NCCL's: on
+    /// four A100 each takes 20 us more than custom ones at batch 1.
     pub fn tensorrt() -> Profile {
-        Profile { name: "tensorrt", host: engines::TENSORRT, ..Profile::vllm() }
+        Profile {
+            name: "tensorrt",
+            host: engines::TENSORRT,
+            masked: Some(engines::TENSORRT_MASKED),
+            custom_all_reduce: false,
+            ..Profile::vllm()
+        }
     }
 
     /// Our own executor: vLLM's kernels until its own are measured; steps are replayed from a plan,
@@ -287,5 +394,15 @@ mod tests {
         for fit in [p.experts_16, p.experts_8, p.experts_8_block, p.experts_weight_only] {
             assert!(fit.compute <= 1.0 && fit.weights <= 1.0 && fit.rows <= 1.0);
         }
+    }
+
+    #[test]
+    fn requests_lag_where_the_host_is_the_longer() {
+        let host = Profile::sglang().host;
+        let device = |share: f64| (host.step_ns + 512.0 * host.request_ns) / share;
+        assert_eq!(host.lagging(device(0.4), 512), 0.0, "the device hides half of the host");
+        assert!((host.lagging(device(2.0), 512) - 0.09).abs() < 1e-12);
+        assert!(host.lagging(0.0, 512) <= 0.5);
+        assert_eq!(Profile::vllm().host.lagging(1.0, 512), 0.0);
     }
 }

@@ -1,6 +1,8 @@
 //! Constants of vLLM 0.24 on an H100 SXM, and how each was fitted.
 
-use super::{DecodeFit, ExpertFit, GemmFit, Load, PrefillFit, Profile, StreamFit, engines};
+use super::{
+    DecodeFit, ExpertFit, GemmFit, Load, PrefillFit, Profile, StreamFit, Untuned, Wide, engines,
+};
 use crate::serving::Scheduling;
 
 /// The whole profile.
@@ -14,17 +16,20 @@ pub(super) const PROFILE: Profile = Profile {
         floor_ns: 32_300.0,
         weights: 0.882,
         tile: 152.0,
+        unsplit: 3.0,
+        untuned: Some(UNTUNED_8),
         beyond: 0.5,
         ..EXPERTS_16
     },
     experts_8_block: EXPERTS_8_BLOCK,
     experts_weight_only: EXPERTS_WEIGHT_ONLY,
-    prefill_16: PrefillFit { floor_ns: 13_040.0, compute: 1.0, memory: 0.353, softmax_dim: 59.0 },
-    prefill_8: PrefillFit { floor_ns: 14_460.0, compute: 0.667, memory: 0.277, softmax_dim: 10.0 },
+    prefill_16: PREFILL_16,
+    prefill_8: PREFILL_8,
     decode_16: DECODE_16,
     decode_8: DECODE_8,
-    latent_16: DecodeFit { memory: 0.912, compute: 0.709, ..DECODE_16 },
-    latent_8: DecodeFit { memory: 0.882, compute: 0.805, ..DECODE_8 },
+    latent_16: LATENT_16,
+    latent_8: LATENT_8,
+    masked: None,
     stream: StreamFit { floor_ns: 2000.0, memory: 0.806 },
     load: Load::UNIFORM,
     benchmark: false,
@@ -37,24 +42,31 @@ pub(super) const PROFILE: Profile = Profile {
 
 /// `torch.nn.functional.linear`, 25,094 rows.
 const GEMM_16: GemmFit = GemmFit {
-    floor_ns: 2770.0,
-    compute: 0.847,
-    memory: 0.854,
-    wave: 0.084,
-    k0: 160.0,
+    floor_ns: 2580.0,
+    compute: 0.758,
+    memory: 0.85,
+    wave: 0.189,
+    k0: 71.0,
+    split_k: 3170.0,
     sharp: true,
-    beyond: 0.72,
+    quantised: 0.0,
+    quantised_row: 0.0,
+    beyond: 0.75,
 };
 
-/// `CutlassFP8ScaledMMLinearKernel`, 25,042 rows.
+/// `CutlassFP8ScaledMMLinearKernel`, 25,042 rows: a scale for each row, found and applied by a
+/// kernel of its own.
 const GEMM_8: GemmFit = GemmFit {
-    floor_ns: 5530.0,
-    compute: 0.481,
-    memory: 0.989,
-    wave: 0.202,
-    k0: 554.0,
+    floor_ns: 5040.0,
+    compute: 0.674,
+    memory: 0.86,
+    wave: 0.208,
+    k0: 0.0,
+    split_k: f64::INFINITY,
     sharp: false,
-    beyond: 0.55,
+    quantised: 6.57,
+    quantised_row: 3240.0,
+    beyond: 0.65,
 };
 
 /// DeepGEMM, CUTLASS and FlashInfer, 24,881 rows. They hold about 80 us of eager quantisation,
@@ -62,12 +74,15 @@ const GEMM_8: GemmFit = GemmFit {
 /// the rows' own floor.
 const GEMM_8_BLOCK: GemmFit = GemmFit {
     floor_ns: 8000.0,
-    compute: 0.733,
+    compute: 0.751,
     memory: 0.95,
-    wave: 0.053,
-    k0: 128.0,
+    wave: 0.212,
+    k0: 0.0,
+    split_k: f64::INFINITY,
     sharp: false,
-    beyond: 0.6,
+    quantised: 6.47,
+    quantised_row: 0.0,
+    beyond: 0.7,
 };
 
 /// TensorRT-LLM 1.3 rows with gates and balanced load, 9,070.
@@ -77,6 +92,8 @@ const EXPERTS_16: ExpertFit = ExpertFit {
     weights: 0.873,
     rows: 0.266,
     tile: 74.0,
+    unsplit: 1.5,
+    untuned: Some(UNTUNED_16),
     beyond: 0.7,
 };
 
@@ -86,6 +103,8 @@ const EXPERTS_8_BLOCK: ExpertFit = ExpertFit {
     weights: 0.945,
     rows: 0.118,
     tile: 170.0,
+    unsplit: 2.5,
+    untuned: None,
     beyond: 0.55,
     ..EXPERTS_16
 };
@@ -97,15 +116,81 @@ const EXPERTS_WEIGHT_ONLY: ExpertFit = ExpertFit {
     weights: 0.613,
     rows: 0.173,
     tile: 1.0,
+    unsplit: 40.0,
+    untuned: None,
     beyond: 0.5,
 };
 
-/// FlashAttention 3, 21,977 rows; the compute share, 650 TFLOP/s, is assumed.
-/// The latent fits keep the floors and take the slopes of the MLA module rows: 0.377 ns a token
-/// of 1152 bytes (0.397 with 128 heads), 0.195 ns a token of 576 bytes (0.350 with 128 heads).
-const DECODE_16: DecodeFit =
-    DecodeFit { floor_ns: 11_890.0, memory: 0.853, block_ns: 3516.0, compute: 0.657 };
+/// 3,034 rows of 161 runs in which no kernel was tuned: two thirds of them within 20 %.
+const UNTUNED_16: Untuned =
+    Untuned { floor_ns: 46_800.0, compute: 0.119, weights: 0.194, rows: 0.278, tile: 48.0 };
+
+/// The same with fp8, 2,797 rows of 147 runs.
+const UNTUNED_8: Untuned =
+    Untuned { floor_ns: 45_300.0, compute: 0.143, weights: 0.193, rows: 0.211, tile: 80.0 };
+
+/// FlashAttention 3, 17,930 rows.
+const PREFILL_16: PrefillFit = PrefillFit {
+    floor_ns: 10_500.0,
+    compute: 0.982,
+    queries: 0.941,
+    cache: 0.184,
+    softmax_dim: 48.5,
+    vain: 39.7,
+    tile_ns: 2230.0,
+    wave: 0.95,
+    wide: Wide { above: 256.0, slower: 2.24 },
+};
+
+/// FlashAttention 3 with an fp8 cache, 17,505 rows.
+const PREFILL_8: PrefillFit = PrefillFit {
+    floor_ns: 11_600.0,
+    compute: 0.754,
+    queries: 0.638,
+    cache: 0.0637,
+    softmax_dim: 16.3,
+    vain: 75.7,
+    tile_ns: 1790.0,
+    wave: 1.0,
+    wide: Wide { above: 192.0, slower: 1.47 },
+};
+
+/// FlashAttention 3, 21,977 rows.
+const DECODE_16: DecodeFit = DecodeFit {
+    floor_ns: 8500.0,
+    memory: 0.94,
+    queries: 0.468,
+    block_ns: 2590.0,
+    more: 95.9,
+    serial_ns: 507.0,
+    compute: 0.77,
+    wide: Wide { above: 256.0, slower: 2.5 },
+};
 
 /// FlashAttention 3 with an fp8 cache, 21,523 rows.
-const DECODE_8: DecodeFit =
-    DecodeFit { floor_ns: 13_790.0, memory: 0.616, block_ns: 3542.0, compute: 0.657 };
+const DECODE_8: DecodeFit = DecodeFit {
+    floor_ns: 10_200.0,
+    memory: 0.762,
+    queries: 0.531,
+    block_ns: 2210.0,
+    more: 205.0,
+    serial_ns: 630.0,
+    compute: 0.33,
+    wide: Wide { above: 192.0, slower: 1.45 },
+};
+
+/// Slopes of the MLA module rows: 0.377 ns a token of 1152 bytes (0.397 with 128 heads).
+const LATENT_16: DecodeFit = DecodeFit {
+    floor_ns: 11_890.0,
+    memory: 0.912,
+    queries: 0.912,
+    block_ns: 3516.0,
+    more: 0.0,
+    serial_ns: 0.0,
+    compute: 0.709,
+    wide: Wide::NONE,
+};
+
+/// The same with fp8: 0.195 ns a token of 576 bytes (0.350 with 128 heads).
+const LATENT_8: DecodeFit =
+    DecodeFit { floor_ns: 13_790.0, memory: 0.882, queries: 0.882, compute: 0.805, ..LATENT_16 };

@@ -152,12 +152,14 @@ pub struct Scheduling {
     pub held: f64,
     /// Tokens a second that a replica's server streams to clients.
     pub tokens_per_s: f64,
+    /// Part of the requests in flight that wait in processes beside the scheduler, below 1.
+    pub lag: f64,
 }
 
 impl Scheduling {
-    /// Prompts whole and first, nobody held back, no limit to streaming.
+    /// Prompts whole and first, nobody held back, no limit to streaming, nobody outside.
     pub const ALONE: Scheduling =
-        Scheduling { mixed: false, held: 0.0, tokens_per_s: f64::INFINITY };
+        Scheduling { mixed: false, held: 0.0, tokens_per_s: f64::INFINITY, lag: 0.0 };
 }
 
 impl Default for Scheduling {

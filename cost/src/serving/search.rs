@@ -94,8 +94,10 @@ fn capacity(engine: &Engine, load: &Load) -> Result<(u64, Limit), Unservable> {
         return Err(Unservable::KvMemory { needed, budget: engine.kv_budget });
     }
     let asked = load.concurrency.map_or(u64::MAX, |c| c.div_ceil(engine.replicas.max(1)));
-    let caps =
-        [(asked, Limit::Concurrency), (fit, Limit::KvMemory), (load.max_batch, Limit::MaxBatch)];
+    let outside = load.scheduling.lag * load.concurrency.map_or(0.0, |_| asked as f64);
+    let here = asked.saturating_sub(outside as u64);
+    let by = if here < asked { Limit::Streaming } else { Limit::Concurrency };
+    let caps = [(here, by), (fit, Limit::KvMemory), (load.max_batch, Limit::MaxBatch)];
     let least = caps.into_iter().min_by_key(|(batch, _)| *batch);
     Ok(least.unwrap_or((1, Limit::MaxBatch)))
 }

@@ -7,7 +7,7 @@ use shardc_cost::collective::{
 };
 use shardc_cost::machine::Cluster;
 use shardc_cost::ops::{
-    Decode, Experts, Gemm, MlaBlock, MlaKind, OpCost, Operands, Prefill, Pricer, Span,
+    Decode, ExpertRun, Experts, Gemm, MlaBlock, MlaKind, OpCost, Operands, Prefill, Pricer, Span,
 };
 use shardc_cost::profile::{Load, Profile};
 use shardc_cost::source::Source;
@@ -91,7 +91,7 @@ impl<'a> Bench<'a> {
             Op::Moe => self.moe(row),
             Op::SendRecv => {
                 let across = row.whole("devices_per_node")? == 1;
-                Ok(self.fabric().send_recv(across, row.whole("size")?).into())
+                Ok(self.fabric().send_recv(across, row.size("size")?).into())
             }
             Op::Deepep => self.deepep(row),
             Op::AllReduce | Op::AllGather | Op::ReduceScatter | Op::AllToAll => {
@@ -117,23 +117,24 @@ impl<'a> Bench<'a> {
         let profile = if eager { &self.eager } else { &self.graph };
         let gemm = Gemm {
             batch: 1,
-            m: row.whole("m")?,
-            n: row.whole("n")?,
-            k: row.whole("k")?,
+            m: row.size("m")?,
+            n: row.size("n")?,
+            k: row.size("k")?,
             operands: operands(row, "gemm_dtype")?,
         };
         Ok(Pricer::new(&self.cluster.device, profile).gemm(&gemm).into())
     }
 
     fn context(&self, row: &Row<'_>) -> Result<Predicted> {
-        let width = row.whole("head_dim")?;
+        let (heads, kv_heads) = heads(row)?;
+        let width = row.size("head_dim")?;
         let prefill = Prefill {
-            requests: row.whole("batch_size")?,
-            new: row.whole("isl")?,
+            requests: row.size("batch_size")?,
+            new: row.size("isl")?,
             past: 0,
             span: span(row)?,
-            heads: row.whole("num_heads")?,
-            kv_heads: row.whole("num_key_value_heads")?,
+            heads,
+            kv_heads,
             qk_dim: width,
             v_dim: width,
             kv_bits: kv_bits(row)?,
@@ -142,13 +143,14 @@ impl<'a> Bench<'a> {
     }
 
     fn generation(&self, row: &Row<'_>) -> Result<Predicted> {
-        let width = row.whole("head_dim")?;
+        let (heads, kv_heads) = heads(row)?;
+        let width = row.size("head_dim")?;
         let decode = Decode {
-            requests: row.whole("batch_size")?,
+            requests: row.size("batch_size")?,
             context: context(row, 1)?,
             span: span(row)?,
-            heads: row.whole("num_heads")?,
-            kv_heads: row.whole("num_key_value_heads")?,
+            heads,
+            kv_heads,
             qk_dim: width,
             v_dim: width,
             kv_elements: width.saturating_mul(2),
@@ -161,7 +163,7 @@ impl<'a> Bench<'a> {
     fn mla(&self, op: Op, row: &Row<'_>) -> Result<Predicted> {
         let decode = op == Op::MlaGeneration;
         let tokens = if decode { context(row, 0)? } else { row.whole("isl")? };
-        let (heads, requests) = (row.whole("num_heads")?, row.whole("batch_size")?);
+        let (heads, requests) = (row.size("num_heads")?, row.size("batch_size")?);
         let kv_bits = kv_bits(row)?;
         if row.get("gemm_type").is_some() {
             let fp8_products = operands(row, "gemm_type")?.rhs_bits <= 8.0;
@@ -188,27 +190,42 @@ impl<'a> Bench<'a> {
     }
 
     /// TensorRT-LLM's rows split tokens over the devices of expert parallelism; others keep every
-    /// token on the device, whose experts it then chooses.
+    /// token on the device, whose experts it then chooses. Runs whose kernels were not tuned are
+    /// known by name.
     fn moe(&self, row: &Row<'_>) -> Result<Predicted> {
         let kernel = row.get("kernel_source");
         let splits = match kernel {
             Some(kernel) => kernel.starts_with("moe_torch_flow"),
             None => !self.named || self.graph.name == "trtllm",
         };
-        let (ep, experts) = (row.whole("moe_ep_size")?.max(1), row.whole("num_experts")?);
-        let tp = row.whole("moe_tp_size")?.max(1);
+        let (ep, experts) = (row.size("moe_ep_size")?, row.size("num_experts")?);
+        let tp = row.size("moe_tp_size")?;
+        let (hidden, inter, top_k) =
+            (row.size("hidden_size")?, row.size("inter_size")?, row.size("topk")?);
+        let run = ExpertRun {
+            dtype: row.text("moe_dtype")?,
+            kernel: kernel.unwrap_or_default(),
+            distribution: row.get("distribution").unwrap_or_default(),
+            sizes: [hidden, inter, top_k, experts, tp, ep],
+        };
+        if top_k > experts {
+            return Err(row.wrong("topk", &format!("at most {experts}, the number of experts")));
+        }
         let (experts, ep) = if splits { (experts, ep) } else { (experts.div_ceil(ep), 1) };
         let experts = Experts {
-            tokens: row.whole("num_tokens")?,
-            top_k: row.whole("topk")?,
+            tokens: row.size("num_tokens")?,
+            top_k,
             experts,
             ep,
-            hidden: row.whole("hidden_size")?,
-            inter: row.whole("inter_size")?.div_ceil(tp),
+            hidden,
+            inter: inter.div_ceil(tp),
             gated: !kernel.is_some_and(|k| k.contains("nongated")),
             operands: operands(row, "moe_dtype")?,
         };
-        Ok(self.pricer().experts_under(&experts, &load(row)?).into())
+        let (pricer, load) = (self.pricer(), load(row)?);
+        let untuned = pricer.is_measured_device() && run.was_untuned();
+        let slow = untuned.then(|| pricer.experts_untuned(&experts, &load)).flatten();
+        Ok(slow.unwrap_or_else(|| pricer.experts_under(&experts, &load)).into())
     }
 
     /// `message_size` counts elements; `op_name` decides where one table holds several operations.
@@ -218,7 +235,11 @@ impl<'a> Bench<'a> {
             Some("all_reduce") => Op::AllReduce,
             Some("reduce_scatter") => Op::ReduceScatter,
             Some("alltoall" | "all_to_all") => Op::AllToAll,
-            _ => op,
+            Some(_) => {
+                let known = "all_gather, all_reduce, reduce_scatter or all_to_all";
+                return Err(row.wrong("op_name", known));
+            }
+            None => op,
         };
         let dtype = row.get("nccl_dtype").or_else(|| row.get("allreduce_dtype"));
         let size = match dtype.unwrap_or("half") {
@@ -227,10 +248,14 @@ impl<'a> Bench<'a> {
             "float" | "float32" | "fp32" => 4,
             _ => return Err(row.wrong("nccl_dtype", "half, int8 or float32")),
         };
-        let devices = row.whole("num_gpus")?;
-        let bytes = row.whole("message_size")?.saturating_mul(size);
+        let devices = row.size("num_gpus")?;
+        let bytes = row.size("message_size")?.saturating_mul(size);
         let fabric = self.fabric();
-        let group = Group::strided(devices, 1, self.cluster.node.devices.max(1));
+        let node = self.cluster.node.devices.max(1);
+        let group = match devices <= node {
+            true => Group::in_node(devices),
+            false => Group::strided(devices, 1, node),
+        };
         let kernel = row.get("kernel_source").map(str::to_ascii_lowercase);
         Ok(match (op, kernel.as_deref()) {
             (Op::AllGather, _) => fabric.all_gather(group, bytes),
@@ -245,10 +270,10 @@ impl<'a> Bench<'a> {
 
     /// Dispatch in fp8 with a scale for 128 elements, combine in bf16.
     fn deepep(&self, row: &Row<'_>) -> Result<Predicted> {
-        let group = Group::across(self.cluster.node.devices, row.whole("node_num")?);
+        let group = Group::across(self.cluster.node.devices, row.size("node_num")?);
         let rows = |bits| -> Result<Routed> {
-            let (tokens, hidden) = (row.whole("num_token")?, row.whole("hidden_size")?);
-            Ok(Routed { tokens, hidden, top_k: row.whole("num_topk")?, bits })
+            let (tokens, hidden) = (row.size("num_token")?, row.size("hidden_size")?);
+            Ok(Routed { tokens, hidden, top_k: row.size("num_topk")?, bits })
         };
         let kernel = |column| -> Result<RoutedKernel> {
             match row.get(column) {
@@ -267,6 +292,15 @@ impl<'a> Bench<'a> {
             error: out.error.max(back.error),
             parts,
         })
+    }
+}
+
+/// Query heads and KV heads.
+fn heads(row: &Row<'_>) -> Result<(u64, u64)> {
+    let (heads, kv_heads) = (row.size("num_heads")?, row.size("num_key_value_heads")?);
+    match kv_heads <= heads {
+        true => Ok((heads, kv_heads)),
+        false => Err(row.wrong("num_key_value_heads", &format!("at most {heads}, the heads"))),
     }
 }
 

@@ -124,6 +124,16 @@ impl Row<'_> {
         plain.parse().map_err(|_| self.wrong(column, "a whole number of at least 0"))
     }
 
+    /// A whole number above 0.
+    ///
+    /// Errors: the column is missing, or its cell is something else.
+    pub fn size(&self, column: &str) -> Result<u64> {
+        match self.whole(column)? {
+            0 => Err(self.wrong(column, "a whole number of at least 1")),
+            size => Ok(size),
+        }
+    }
+
     /// A number above 0.
     ///
     /// Errors: the column is missing, or its cell is something else.
