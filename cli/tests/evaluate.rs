@@ -47,6 +47,34 @@ fn a_compiled_layout_has_the_same_numbers() {
 }
 
 #[test]
+fn answers_say_what_they_rest_on() {
+    let name = "Qwen__Qwen3-30B-A3B";
+    let mut asked = question(name, "h100x8", json!({"tp": 2, "pp": 2}), (1000, 200, 64));
+    asked["waves"] = json!(1 << 30);
+    let answer = &ask("sources", &[asked.to_string()])[0];
+    let args = ["compile", &model(name), "--cluster", "h100x8", "--gpus", "4", "--layout"];
+    let load = ["tp=2,pp=2", "--isl", "1000", "--osl", "200", "--concurrency", "64", "--json"];
+    let plan = shardc(&[&args[..], &load[..]].concat()).json();
+    let (here, there) = (&answer["sources"], &plan["sources"]);
+    assert_eq!(here["memory"], there["memory"]);
+    let error = |of: &Value| of["error"].as_f64().unwrap();
+    for phase in ["prefill", "decode"] {
+        let times = here["times"][phase].as_object().unwrap();
+        let parts = answer["breakdown"][phase].as_object().unwrap();
+        assert_eq!(times.len(), parts.len() + 1, "every category and the step: {times:?}");
+        for (category, of) in times {
+            assert!(error(of) > 0.0 && error(of) <= 0.5, "{phase} {category}: {of}");
+            let planned = &there["times"][phase][category];
+            assert_eq!(of["source"], planned["source"], "{phase} {category}");
+        }
+    }
+    for figure in ["ttft_ms", "tpot_ms", "throughput_tokens_per_s_per_gpu"] {
+        let (a, b) = (error(&here["service"][figure]), error(&there["service"][figure]));
+        assert!(a > 0.0 && (a - b).abs() < 0.01, "{figure}: {a} {b}");
+    }
+}
+
+#[test]
 fn lines_are_answered_in_order_and_errors_in_place() {
     let good = question("Qwen__Qwen3-8B", "h100x8", json!({"tp": 2}), (512, 64, 4));
     let with = |key: &str, value: Value| {

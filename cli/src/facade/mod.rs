@@ -22,7 +22,7 @@ mod plan;
 pub mod pricing;
 mod scheduled;
 pub mod service;
-mod sources;
+pub mod sources;
 mod weights;
 
 pub use certificate::certificate;

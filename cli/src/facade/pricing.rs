@@ -8,7 +8,7 @@ use shardc_cost::memory::Memory;
 use shardc_cost::profile::Profile;
 use shardc_cost::serving::Load;
 use shardc_ir::diag::Result;
-use shardc_passes::evaluate::Breakdown;
+use shardc_passes::evaluate::{Basis, Category};
 use shardc_passes::schedule::tree::Node;
 use shardc_passes::schedule::{
     self, Base, Batching, Checked, Decisions, Schedule, batching, without_batching,
@@ -83,8 +83,9 @@ pub struct Answer {
     pub requests: u64,
     /// Memory of a device of each pipeline stage, where there are several.
     pub stages: Vec<Memory>,
-    /// Time by category of a prefill and of a decode step, where the plan is possible.
-    pub breakdowns: Option<[Breakdown; 2]>,
+    /// Time by category of a prefill and of a decode step and what it rests on, where the plan is
+    /// possible.
+    pub bases: Option<[Vec<(Category, Basis)>; 2]>,
 }
 
 impl Pricing {
@@ -193,12 +194,12 @@ fn describe(ways: &Ways, terms: &Terms<'_>) -> Answer {
     let together = outcome.as_ref().map_or(1, |plan| plan.serving.micro_batch);
     let full =
         |(memory, kv): (Memory, u64)| Memory { kv_cache: kv.saturating_mul(requests), ..memory };
-    let breakdowns = outcome.as_ref().ok().map(|plan| {
-        [Phase::Prefill, Phase::Decode].map(|phase| ready.breakdown(phase, &plan.serving, terms))
+    let bases = outcome.as_ref().ok().map(|plan| {
+        [Phase::Prefill, Phase::Decode].map(|phase| ready.bases(phase, &plan.serving, terms))
     });
     let stages = match ready.degrees.pp {
         1 => Vec::new(),
         _ => ready.stage_memory(terms, together).into_iter().map(full).collect(),
     };
-    Answer { outcome, requests, stages, breakdowns }
+    Answer { outcome, requests, stages, bases }
 }

@@ -153,11 +153,14 @@ impl StepModel {
                 out.push((category, basis));
             }
         };
+        let mut devices = vec![Ns::ZERO; self.stages.len()];
         for line in self.lines(pricing, bind) {
+            devices[line.stage] += line.time();
             add(line.category, line.priced.source.into(), line.time(), line.priced.error);
         }
-        for host in self.host_times(pricing, bind) {
-            add(Category::Host, Ground::Guessed, host, HOST_ERROR);
+        for (items, device) in self.stages.iter().zip(devices) {
+            let step = super::with_host(device, items, pricing.profile, bind);
+            add(Category::Host, Ground::Guessed, step.saturating_sub(device), HOST_ERROR);
         }
         out.sort_by_key(|(category, _)| *category);
         out

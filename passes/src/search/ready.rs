@@ -1,13 +1,15 @@
 //! A plan whose programs are lowered once and priced under any load.
 
 use super::candidate::{Evaluated, Refusal, WORKSPACE_BYTES, bindings};
-use crate::evaluate::{Breakdown, MemoryModel, MixedSizes, MixedSteps, Pricing, Shared, StepModel};
+use crate::evaluate::{
+    Basis, Category, MemoryModel, MixedSizes, MixedSteps, Pricing, Shared, StepModel,
+};
 use crate::strategy::megatron::{ExpertExchange, Phase};
 use crate::strategy::{Degrees, Groups};
 use shardc_cost::machine::Cluster;
 use shardc_cost::memory::Memory;
 use shardc_cost::profile::Profile;
-use shardc_cost::serving::{Engine, Load, Mixed, Serving, StepTime, serve};
+use shardc_cost::serving::{Engine, Load, Mixed, Scheduling, Serving, StepTime, serve};
 use shardc_cost::time::Ns;
 use shardc_ir::diag::Result;
 use shardc_ir::graph::Module;
@@ -200,7 +202,8 @@ impl Ready {
             decode: &decode,
             mixed: &mixed,
         };
-        match serve(&engine, &terms.load) {
+        let scheduling = Scheduling { lag: self.lag(terms), ..terms.load.scheduling };
+        match serve(&engine, &Load { scheduling, ..terms.load }) {
             Err(cause) => Err(Refusal::Service { memory, cause }),
             Ok(serving) => {
                 let kv_cache = kv_per_request.saturating_mul(serving.replica_batch);
@@ -217,8 +220,29 @@ impl Ready {
         }
     }
 
-    /// Time by category of one micro-batch through all stages, at the batch of a service.
-    pub fn breakdown(&self, phase: Phase, serving: &Serving, terms: &Terms<'_>) -> Breakdown {
+    /// Part of the requests in flight that wait outside the engine's scheduler.
+    fn lag(&self, terms: &Terms<'_>) -> f64 {
+        let (load, host) = (&terms.load, &terms.profile.host);
+        let Some(asked) = load.concurrency.filter(|_| host.lag > 0.0) else { return 0.0 };
+        let dp = self.degrees.dp.max(1);
+        let batch = asked.div_ceil(dp).min(load.max_batch);
+        let (_, together) = load.micro_batches(batch, self.degrees.pp);
+        let module = &self.decode.module;
+        let bind = bindings(module, dp.saturating_mul(together), 1, load.mean_context());
+        let (steps, pricing) = (&self.decode.steps, terms.pricing());
+        let times = steps.stage_times(pricing, &bind).into_iter();
+        let device = times.zip(steps.host_times(pricing, &bind)).map(|(t, h)| t.saturating_sub(h));
+        host.lagging(device.max().unwrap_or_default().as_f64(), together)
+    }
+
+    /// Time by category of one micro-batch through all stages, at the batch of a service, and what
+    /// it rests on.
+    pub fn bases(
+        &self,
+        phase: Phase,
+        serving: &Serving,
+        terms: &Terms<'_>,
+    ) -> Vec<(Category, Basis)> {
         let isl = terms.load.isl;
         let (program, requests, new, context) = match phase {
             Phase::Prefill => (&self.prefill, serving.prefill_requests, isl, isl),
@@ -226,7 +250,7 @@ impl Ready {
         };
         let requests = self.degrees.dp.saturating_mul(requests);
         let bind = bindings(&program.module, requests, new, context);
-        program.steps.breakdown(terms.pricing(), &bind)
+        program.steps.bases(terms.pricing(), &bind)
     }
 
     /// What a device takes for itself; buffers for communication only where some program

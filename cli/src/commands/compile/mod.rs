@@ -6,7 +6,7 @@ mod document;
 mod layouts;
 mod request;
 mod screen;
-mod sources;
+pub mod sources;
 
 use crate::failure::{Failure, InSource, Outcome};
 use crate::input::{self, ModelFiles, Source};

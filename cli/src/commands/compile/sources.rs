@@ -11,7 +11,6 @@ pub fn to_json(plan: &Plan) -> Value {
     let memory: Map<String, Value> =
         plan.memory_sources().iter().map(|(item, word)| (item.to_string(), json!(word))).collect();
     let errors = plan.service_errors();
-    let modelled = |error: f64| json!({"source": Ground::Modelled.name(), "error": round(error)});
     json!({
         "times": Value::Object(phases.collect()),
         "memory": memory,
@@ -21,6 +20,11 @@ pub fn to_json(plan: &Plan) -> Value {
             "throughput_tokens_per_s_per_gpu": modelled(errors.throughput),
         },
     })
+}
+
+/// A number of a formula with its error.
+pub fn modelled(error: f64) -> Value {
+    json!({"source": Ground::Modelled.name(), "error": rounded(error)})
 }
 
 fn times(phase: &PhasePlan) -> Value {
@@ -36,11 +40,11 @@ fn of(basis: &Basis) -> Value {
         .filter(|(_, ns)| ns.get() > 0)
         .map(|(ground, ns)| (ground.name().to_string(), json!(ns.get())))
         .collect();
-    json!({"source": basis.ground().name(), "error": round(basis.error()), "ns": parts})
+    json!({"source": basis.ground().name(), "error": rounded(basis.error()), "ns": parts})
 }
 
 /// Four digits after the point: more would claim that errors are known to them.
-fn round(error: f64) -> f64 {
+pub fn rounded(error: f64) -> f64 {
     (error * 1e4).round() / 1e4
 }
 

@@ -1,12 +1,14 @@
 //! An answer as a JSON object.
 
 use crate::commands::compile::itemised;
+use crate::commands::compile::sources::{modelled, rounded};
 use serde_json::{Map, Value, json};
 use shardc::facade::pricing::{Answer, Question};
+use shardc::facade::sources::{ServiceErrors, memory_sources, of_step};
 use shardc_cost::memory::Memory;
 use shardc_cost::serving::{Limit, Serving};
 use shardc_cost::time::Ns;
-use shardc_passes::evaluate::Breakdown;
+use shardc_passes::evaluate::{Basis, Category};
 use shardc_passes::search::{Evaluated, Refusal};
 
 /// The answer to a question, with the question's `id` if it has one.
@@ -39,10 +41,43 @@ fn possible(question: &Question<'_>, answer: &Answer, plan: &Evaluated) -> Value
         "limited_by": limit(plan.serving.limited_by),
         "profile": question.profile.name,
     });
-    if let Some([prefill, decode]) = &answer.breakdowns {
+    if let Some([prefill, decode]) = &answer.bases {
         out["breakdown"] = json!({"prefill": times(prefill), "decode": times(decode)});
+        out["sources"] = sources(question, plan, [prefill, decode]);
     }
     out
+}
+
+/// What the numbers rest on and how far they may be off, with the keys of `sources` of `plan.json`.
+fn sources(
+    question: &Question<'_>,
+    plan: &Evaluated,
+    steps: [&Vec<(Category, Basis)>; 2],
+) -> Value {
+    let [prefill, decode] = steps.map(|bases| of_step(bases));
+    let osl = question.load.osl;
+    let errors = ServiceErrors::of(&plan.serving, osl, [prefill.error(), decode.error()]);
+    let of_phase = |bases: &[(Category, Basis)], step: Basis| -> Value {
+        let all = bases.iter().map(|(c, b)| (c.name(), *b)).chain([("step", step)]);
+        let all = all.map(|(name, basis)| (name.to_string(), of_basis(&basis)));
+        Value::Object(all.collect())
+    };
+    let memory = memory_sources(question.cluster).into_iter();
+    let memory: Map<String, Value> =
+        memory.map(|(item, word)| (item.to_string(), json!(word))).collect();
+    json!({
+        "times": {"prefill": of_phase(steps[0], prefill), "decode": of_phase(steps[1], decode)},
+        "memory": memory,
+        "service": {
+            "ttft_ms": modelled(errors.ttft),
+            "tpot_ms": modelled(errors.tpot),
+            "throughput_tokens_per_s_per_gpu": modelled(errors.throughput),
+        },
+    })
+}
+
+fn of_basis(basis: &Basis) -> Value {
+    json!({"source": basis.ground().name(), "error": rounded(basis.error())})
 }
 
 fn impossible(answer: &Answer, refusal: &Refusal) -> Value {
@@ -87,9 +122,11 @@ fn items(memory: &Memory) -> Map<String, Value> {
     out
 }
 
-fn times(breakdown: &Breakdown) -> Value {
-    let times = breakdown.times.iter();
-    times.map(|(category, time)| (category.name().to_string(), json!(time.get()))).collect()
+fn times(bases: &[(Category, Basis)]) -> Value {
+    let times = bases.iter();
+    times
+        .map(|(category, basis)| (category.name().to_string(), json!(basis.total().get())))
+        .collect()
 }
 
 fn limit(limit: Limit) -> &'static str {
