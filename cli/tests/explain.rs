@@ -74,6 +74,13 @@ fn why_not_itemises_the_difference() {
     let twice = ask("attn.k.w", "[{tp}, {tp}, {}]");
     assert_eq!(twice.code, 1);
     assert!(twice.stderr.contains("S106"), "{}", twice.stderr);
+    let no_axis = ask("attn.k.w", "[{gpu}, {}, {}]");
+    let named = "no axis `gpu`; axes are gpu0, gpu1; groups are ";
+    assert!(
+        no_axis.stderr.contains("S106") && no_axis.stderr.contains(named),
+        "{}",
+        no_axis.stderr
+    );
     let unknown = ask("ffn.dwn", "[{}]");
     assert_eq!(unknown.code, 1);
     assert!(unknown.stderr.contains("S105"), "{}", unknown.stderr);

@@ -143,11 +143,23 @@ pub(crate) fn resolve(list: &str, groups: &Groups) -> std::result::Result<Vec<Ax
             Some((_, axes)) => out.extend(axes),
             None => {
                 let one = Layout::parse(&format!("[{{{name}}}]"), &groups.mesh);
-                out.extend(one.map_err(|d| d.message.clone())?.dims.concat());
+                let known = |d: Box<Diagnostic>| format!("{}; {}", d.message, known(groups));
+                out.extend(one.map_err(known)?.dims.concat());
             }
         }
     }
     Ok(out)
+}
+
+/// `axes are gpu0, gpu1; groups are tp, dp`.
+fn known(groups: &Groups) -> String {
+    let axes: Vec<&str> = groups.mesh.axes.iter().map(|a| a.name.as_str()).collect();
+    let named: Vec<&str> = groups.named.iter().map(|(name, _)| *name).collect();
+    let list = |names: &[&str]| match names {
+        [] => "none".to_string(),
+        names => names.join(", "),
+    };
+    format!("axes are {}; groups are {}", list(&axes), list(&named))
 }
 
 /// Matches `*` against any run of characters: every part between two of them at its first place.

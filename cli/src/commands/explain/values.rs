@@ -8,6 +8,7 @@ use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::layout::Layout;
 use shardc_ir::mesh::Mesh;
 use shardc_ir::text::show_type;
+use shardc_passes::codes;
 use shardc_passes::explain::{
     Difference, PhaseDifference, PhaseView, Reason, Subject, Use, Verdict, View, alternatives,
     difference, forms, reasons, uses,
@@ -240,9 +241,13 @@ pub struct WhyNot {
 /// `S105` where it means none, `S106` where the layout cannot be read.
 pub fn why_not(subject: &Subject<'_>, base: &View, pattern: &str, layout: &str) -> Result<WhyNot> {
     let values = subject.values(pattern)?;
-    let line = format!("{}: {layout}", pattern.trim_start_matches('%'));
-    let pins = Pin::parse_file(&line, &subject.groups).map_err(without_place)?;
-    let wanted = pins.first().map(|pin| pin.layout.clone()).unwrap_or_default();
+    let pin = Pin::read(pattern.trim_start_matches('%'), layout, &subject.groups);
+    let pins = [pin.map_err(|cause| {
+        let message = format!("the layout `{layout}` cannot be read: {cause}");
+        let help = "write `{…}` for each dimension, such as `[{dp}, {}, {tp}]`";
+        Box::new(Diagnostic::error(codes::BAD_PIN, message).help(help))
+    })?];
+    let wanted = pins[0].layout.clone();
     let (func, value) = values.first().cloned().unwrap_or_default();
     let now = base.phases.iter().map(|v| (v.phase.name(), layout_of(v, &func, &value)));
     Ok(WhyNot {
@@ -255,14 +260,6 @@ pub fn why_not(subject: &Subject<'_>, base: &View, pattern: &str, layout: &str) 
         values,
         wanted,
     })
-}
-
-/// The diagnostic of a line that stands in no file: what its place said becomes a note.
-fn without_place(mut diagnostic: Box<Diagnostic>) -> Box<Diagnostic> {
-    if let Some(label) = diagnostic.primary.take() {
-        diagnostic.notes.push(label.message.to_string());
-    }
-    diagnostic
 }
 
 impl WhyNot {
