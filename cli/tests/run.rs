@@ -126,3 +126,110 @@ fn what_does_not_fit_is_refused() {
     let logits = directory.join("absent/logits.safetensors").display().to_string();
     assert_eq!(code("llama-tiny", &["--tokens", "1", "--logits", &logits]), "W113");
 }
+
+/// Writes a tokenizer of whole words beside a copy of a golden model's weights.
+fn worded(test: &str, model: &str, words: &[(&str, u32)]) -> PathBuf {
+    let folder = scratch(test).join("weights");
+    fs::create_dir_all(&folder).unwrap();
+    fs::copy(format!("{}/model.safetensors", golden(model)), folder.join("model.safetensors"))
+        .unwrap();
+    let vocab: serde_json::Map<String, serde_json::Value> =
+        words.iter().map(|(word, id)| (word.to_string(), (*id).into())).collect();
+    let tokenizer = serde_json::json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+        "normalizer": {"type": "Lowercase"},
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "post_processor": null,
+        "decoder": null,
+        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "what"},
+    });
+    fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    folder
+}
+
+#[test]
+fn text_is_read_by_the_tokenizer_beside_the_weights() {
+    let directory = plan("run-text", "llama-tiny", "2", "tp=2").display().to_string();
+    let names: Vec<String> = (0..224).map(|id| format!("w{id}")).collect();
+    let mut words: Vec<(&str, u32)> = (0..).zip(&names).map(|(id, n)| (n.as_str(), id)).collect();
+    words[5] = ("once", 5);
+    words[6] = ("upon", 6);
+    words[7] = ("what", 7);
+    let weights = worded("run-text-weights", "llama-tiny", &words).display().to_string();
+    let ask = |more: &[&str]| {
+        let asked = ["run", &directory, "--weights", &weights, "--decode", "3"];
+        shardc(&[&asked, more].concat())
+    };
+    let run = ask(&["--prompt", "Once upon nothing", "--json"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let answer = run.json();
+    let ids = ask(&["--tokens", "5,6,7", "--json"]).json();
+    assert_eq!(answer["tokens"], ids["tokens"]);
+    assert!(ids.get("text").is_none());
+    let chosen = answer["tokens"][0].as_array().unwrap().iter();
+    let named = |id: &serde_json::Value| words[id.as_u64().unwrap() as usize].0.to_string();
+    let text = chosen.map(named).collect::<Vec<_>>().join(" ");
+    assert_eq!(answer["text"], serde_json::json!([text]));
+    let shown = ask(&["--prompt", "once upon nothing"]);
+    assert!(shown.stdout.contains(&format!("text      {text}\n")), "{}", shown.stdout);
+    let code = |run: common::Run| run.json()["error"]["code"].as_str().unwrap().to_string();
+    assert_eq!(code(ask(&["--prompt", "", "--json"])), "W108", "no token");
+    fs::write(Path::new(&weights).join("tokenizer.json"), "{").unwrap();
+    assert_eq!(code(ask(&["--prompt", "once", "--json"])), "W115");
+    fs::remove_file(Path::new(&weights).join("tokenizer.json")).unwrap();
+    assert_eq!(code(ask(&["--prompt", "once", "--json"])), "W115");
+    worded("run-text-weights", "llama-tiny", &[("once", 224), ("what", 0)]);
+    assert_eq!(code(ask(&["--prompt", "once", "--json"])), "W108", "beyond the vocabulary");
+}
+
+/// Runs `shardc` where no file may grow beyond a few kilobytes, as on a disk that is full.
+fn on_full_disk(args: &[&str]) -> (i32, String) {
+    let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\"";
+    let mut command = std::process::Command::new("sh");
+    let output = command.args(["-c", script, env!("CARGO_BIN_EXE_shardc")]).args(args).output();
+    let output = output.unwrap();
+    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_full_disk_leaves_nothing_half_written() {
+    let directory = plan("run-full", "llama-tiny", "1", "tp=1");
+    let folder = directory.parent().unwrap();
+    let (path, weights) = (directory.display().to_string(), golden("llama-tiny"));
+    let file = format!("{}/golden.safetensors", golden("llama-tiny"));
+    let logits = folder.join("logits.safetensors");
+    let out = logits.display().to_string();
+    let asked = ["run", &path, "--weights", &weights, "--tokens-file", &file, "--logits", &out];
+    let entries = || {
+        let names = fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name());
+        let mut names: Vec<_> = names.map(|n| n.to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    };
+    let (code, stderr) = on_full_disk(&asked);
+    assert!(code != 0 && stderr.contains("error[W113]"), "{code}: {stderr}");
+    assert!(stderr.contains("logits.safetensors cannot be written"), "{stderr}");
+    assert_eq!(entries(), ["plan"]);
+    // What stood there before stays.
+    fs::write(&logits, "before").unwrap();
+    assert_ne!(on_full_disk(&asked).0, 0);
+    assert_eq!(fs::read_to_string(&logits).unwrap(), "before");
+    assert_eq!(entries(), ["logits.safetensors", "plan"]);
+    fs::remove_file(&logits).unwrap();
+    // A plan's directory.
+    let config = format!("{}/config.json", golden("llama-tiny"));
+    let other = folder.join("other").display().to_string();
+    let (code, stderr) =
+        on_full_disk(&["compile", &config, "--cluster", "h100x8", "--gpus", "1", "-o", &other]);
+    assert!(code != 0 && stderr.contains("error[U005]"), "{code}: {stderr}");
+    assert_eq!(entries(), ["plan"]);
+    // Devices that are full, as output and as standard output.
+    let full = ["--logits", "/dev/full"];
+    let (code, stderr) = on_full_disk(&[&asked[..6], &full].concat());
+    assert!(code != 0 && stderr.contains("error[W113]"), "{code}: {stderr}");
+    let sink = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_shardc"));
+    let output = command.args(&asked[..6]).stdout(sink).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && stderr.contains("error[U005]"), "{stderr}");
+}

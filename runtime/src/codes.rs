@@ -39,8 +39,10 @@ codes! {
     RANKS = "W111", User, "as many ranks were started as the plan does not have";
     /// A file with tokens cannot be read.
     FILE = "W112", Missing, "a file with the tokens of a run cannot be read";
-    /// The logits cannot be written.
-    UNWRITABLE = "W113", Missing, "the logits of a run cannot be written";
+    /// Logits, weights or standard output cannot be written.
+    UNWRITABLE = "W113", Missing, "the output of a run cannot be written";
+    /// A tokenizer cannot be read.
+    TOKENIZER = "W115", Missing, "the tokenizer of a checkpoint cannot be read";
     /// MPI cannot be used.
     MPI = "W114", Missing, "MPI cannot be used";
 }

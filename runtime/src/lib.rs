@@ -4,11 +4,13 @@
 //! one device holds, and no more of the files than that. [`kernels`] compute what operators mean, on
 //! stored numbers of one rank.
 
+mod beside;
 pub mod codes;
 pub mod comm;
 pub mod exec;
 pub mod front;
 pub mod kernels;
+pub mod memory_of;
 pub mod number;
 pub mod place;
 pub mod plan;

@@ -1,6 +1,7 @@
 //! Numbers as they are stored: any format to f32 and back.
 
 use shardc_ir::dtype::DType;
+use std::sync::OnceLock;
 
 /// A binary floating-point format narrower than f32.
 struct Float {
@@ -120,12 +121,23 @@ pub fn widen(dtype: DType, bytes: &[u8], first: usize, out: &mut [f32]) {
                 *x = f32::from_le_bytes(*b);
             }
         }
+        DType::F8E4M3 | DType::F8E5M2 => {
+            let numbers = bytes_as_numbers(dtype);
+            out.iter_mut().zip(at(1)).for_each(|(x, &b)| *x = numbers[usize::from(b)]);
+        }
         _ => {
             for (i, x) in out.iter_mut().enumerate() {
                 *x = one(dtype, bytes, first + i);
             }
         }
     }
+}
+
+/// The numbers of all codes of an 8-bit float.
+fn bytes_as_numbers(dtype: DType) -> &'static [f32; 256] {
+    static TABLES: [OnceLock<[f32; 256]>; 2] = [const { OnceLock::new() }; 2];
+    let table = &TABLES[usize::from(dtype == DType::F8E5M2)];
+    table.get_or_init(|| std::array::from_fn(|code| one(dtype, &[code as u8], 0)))
 }
 
 /// Element `i` of stored elements.
@@ -278,6 +290,25 @@ mod tests {
         for dtype in [DType::Bf16, DType::F16, DType::F8E4M3, DType::F8E5M2, DType::F32] {
             assert!(stored(dtype, f32::NAN).is_nan(), "{dtype}");
         }
+    }
+
+    #[test]
+    fn formats_hold_their_extremes() {
+        let cases: [(DType, &[u8], f32); 8] = [
+            (DType::F16, &[0xff, 0x7b], 65504.0),
+            (DType::F16, &[0x01, 0x80], -5.960_464_5e-8),
+            (DType::F8E4M3, &[0x7e], 448.0),
+            (DType::F8E4M3, &[0x01], 0.001_953_125),
+            (DType::F8E5M2, &[0x7b], 57344.0),
+            (DType::Bf16, &[0x80, 0x3f], 1.0),
+            (DType::F4E2M1, &[0x0f], -6.0),
+            (DType::F8E8M0, &[130], 8.0),
+        ];
+        for (dtype, bytes, number) in cases {
+            assert_eq!(one_of(dtype, bytes, 0), number, "{dtype}");
+        }
+        assert!(one_of(DType::F8E4M3, &[0xff], 0).is_nan());
+        assert!(one_of(DType::F16, &[0x01, 0x7c], 0).is_nan());
     }
 
     #[test]

@@ -79,15 +79,19 @@ impl Sampling {
     }
 }
 
-/// A number of 0 to 1 for each place of a run: SplitMix64 (Steele, Lea and Flood 2014), once for each
-/// of the numbers.
+/// How far apart the states of SplitMix64 are.
+pub(crate) const GAMMA: u64 = 0x9e3779b97f4a7c15;
+
+/// What SplitMix64 (Steele, Lea and Flood 2014) gives after state `n`.
+pub(crate) fn mix(n: u64) -> u64 {
+    let z = n.wrapping_add(GAMMA);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58476d1ce4e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d049bb133111eb);
+    z ^ (z >> 31)
+}
+
+/// A number of 0 to 1 for each place of a run.
 fn uniform(seed: u64, request: u64, step: u64) -> f64 {
-    let mix = |n: u64| {
-        let z = n.wrapping_add(0x9e3779b97f4a7c15);
-        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58476d1ce4e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d049bb133111eb);
-        z ^ (z >> 31)
-    };
     let bits = mix(mix(mix(seed) ^ request) ^ step);
     (bits >> 11) as f64 / (1u64 << 53) as f64
 }

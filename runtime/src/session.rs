@@ -6,10 +6,11 @@
 
 use crate::codes;
 use crate::comm::{Communicator, Message};
+use crate::exec::collective::{Group, placed};
 use crate::exec::held::Held;
 use crate::exec::memory::Usage;
 use crate::exec::rank::Rank;
-use crate::exec::table::{Table, ValueInfo, unfit};
+use crate::exec::table::{Table, unfit};
 use crate::exec::{load, tail, whole_numbers};
 use crate::kernels::Numbers;
 use crate::place::Place;
@@ -343,38 +344,30 @@ impl Session<'_> {
     ) -> Result<Option<Held>> {
         self.messages += 1;
         let step = SESSION | self.messages;
-        let info: &ValueInfo = &table.routines[routine].values[value];
-        let places = table.places(info);
-        let mut sources: Vec<(usize, &Place)> = Vec::new();
-        for (device, place) in places.iter().enumerate().filter(|(_, p)| p.volume() > 0) {
-            if !sources.iter().any(|(_, known)| known.ranges == place.ranges) {
-                sources.push((first + device, place));
-            }
+        let info = &table.routines[routine].values[value];
+        let nothing = Place { ranges: vec![0..0; info.place.rank()], ..info.place.clone() };
+        let (mut ranks, mut from) = (Vec::new(), Vec::new());
+        if first > 0 {
+            ranks.push(0);
+            from.push(nothing.clone());
         }
-        let is_source = sources.iter().any(|(rank, _)| *rank == self.number);
-        let mut messages = Vec::new();
-        if let (true, Some(held)) = (is_source && self.number != 0, own) {
-            messages.push(Message { to: 0, bytes: held.pack() });
+        for (device, place) in table.places(info).into_iter().enumerate() {
+            ranks.push(first + device);
+            from.push(place);
         }
-        let others: Vec<usize> = match self.number {
-            0 => sources.iter().map(|s| s.0).filter(|&r| r != 0).collect(),
-            _ => Vec::new(),
-        };
-        let mut received = self.rank.comm.exchange(step, messages, &others)?.into_iter();
-        if self.number != 0 {
+        if !ranks.contains(&self.number) {
             return Ok(None);
         }
-        let mut boxes = Vec::new();
-        for (rank, place) in sources {
-            let held = match rank {
-                0 => own.cloned(),
-                _ => received.next().and_then(|m| Held::unpack(&m).ok()),
-            };
-            let held = held.ok_or_else(|| unfit(format!("rank {rank} has no %{}", info.name)))?;
-            boxes.push((place.ranges.clone(), held));
-        }
-        let whole = Held::join(&Place::all(&info.place.whole), &boxes);
-        whole.map(Some).map_err(|cause| unfit(format!("%{}: {cause}", info.name)))
+        let whole = |&rank: &usize| match rank {
+            0 => Place::all(&info.place.whole),
+            _ => nothing.clone(),
+        };
+        let to = ranks.iter().map(whole).collect();
+        let none = Held { parts: Vec::new(), rows: None };
+        let group = Group { ranks, from, to };
+        let all = group.exchange(self.rank.comm, step, own.unwrap_or(&none));
+        let all = placed(all, |cause| unfit(format!("%{}: {cause}", info.name)))?;
+        Ok((self.number == 0).then_some(all))
     }
 
     /// Tells all ranks the tokens that rank 0 chose.

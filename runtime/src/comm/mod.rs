@@ -39,9 +39,6 @@ pub trait Communicator {
         messages: Vec<Message>,
         from: &[usize],
     ) -> Result<Vec<Vec<u8>>>;
-
-    /// Tells all ranks that this one has failed, and why.
-    fn fail(&mut self, problem: &Diagnostic);
 }
 
 /// What a rank reports when another one has failed.

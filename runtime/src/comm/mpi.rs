@@ -179,15 +179,11 @@ impl Communicator for Process {
             received
         })
     }
-
-    fn fail(&mut self, problem: &Diagnostic) {
-        self.tell(problem);
-    }
 }
 
 impl Process {
     /// Tells all ranks that this one has failed.
-    fn tell(&self, problem: &Diagnostic) {
+    pub fn tell(&self, problem: &Diagnostic) {
         let news: Vec<u8> =
             problem.message.bytes().take(NEWS_BYTES / 64 / self.ranks.max(1)).collect();
         for other in (0..self.ranks).filter(|&r| r != self.rank) {

@@ -108,10 +108,6 @@ impl Communicator for Thread {
         }
         Ok(out)
     }
-
-    fn fail(&mut self, problem: &Diagnostic) {
-        self.shared.fail(self.rank, &problem.message);
-    }
 }
 
 /// Runs `work` on every rank at once and returns what each gave, by rank.

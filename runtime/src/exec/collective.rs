@@ -116,9 +116,16 @@ impl Group {
             return Err("members contribute to different elements".into());
         }
         let cut = |member: usize| own.cut(&self.from[me], &self.to[member].ranges);
+        // Members that get the same part get the same bytes.
+        let mut packed: Option<(&[Range<usize>], Vec<u8>)> = None;
         let mut messages = Vec::new();
         for (member, &rank) in self.ranks.iter().enumerate().filter(|(m, _)| *m != me) {
-            messages.push(Message { to: rank, bytes: cut(member)?.pack() });
+            let ranges = self.to[member].ranges.as_slice();
+            if packed.as_ref().is_none_or(|(known, _)| *known != ranges) {
+                packed = Some((ranges, cut(member)?.pack()));
+            }
+            let bytes = packed.as_ref().map(|(_, bytes)| bytes.clone()).unwrap_or_default();
+            messages.push(Message { to: rank, bytes });
         }
         let others: Vec<usize> = self.ranks.iter().copied().filter(|&r| r != comm.rank()).collect();
         let mut received = comm.exchange(step, messages, &others)?.into_iter();

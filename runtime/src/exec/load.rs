@@ -11,6 +11,7 @@ use crate::stored::{Grid, scale};
 use crate::weights::{Checkpoint, Source};
 use rayon::prelude::*;
 use shardc_ir::diag::{Diagnostic, Result};
+use shardc_ir::dtype::BlockScale;
 use shardc_ir::graph::Module;
 use shardc_ir::launch::storage::Content;
 use shardc_ir::launch::{BufferKind, LaunchPlan};
@@ -100,28 +101,43 @@ fn read(
     let outer = usize::from(source.stacked) + usize::from(source.experts.is_some());
     let parts = slices(&ranges, outer);
     let size = bytes_of(dtype, count / parts.len().max(1)).max(1);
-    let Some(blocks) = value.ty.elem.blocks else {
-        bytes.par_chunks_mut(size).zip(parts).try_for_each(|(to, part)| {
-            narrow(dtype, &checkpoint.part(source, &part)?, to);
-            Ok::<(), Box<Diagnostic>>(())
-        })?;
-        return Ok(Stored { bytes, scales: Vec::new(), planned: planned(value) });
-    };
-    if (usize::from(blocks.batch), usize::from(blocks.split)) != (outer, outer + source.inputs) {
-        return Err(unfit(format!("`{}` has other matrices than its tensors", value.name)));
+    if let Some(blocks) = value.ty.elem.blocks {
+        if (usize::from(blocks.batch), usize::from(blocks.split)) != (outer, outer + source.inputs)
+        {
+            return Err(unfit(format!("`{}` has other matrices than its tensors", value.name)));
+        }
+        let scales = scaled(value, &blocks, source, checkpoint, (&parts, size), &mut bytes)?;
+        return Ok(Stored { bytes, scales, planned: planned(value) });
     }
-    let grid = Grid::of(&blocks, &value.place.shape());
+    bytes.par_chunks_mut(size).zip(parts).try_for_each(|(to, part)| {
+        narrow(dtype, &checkpoint.part(source, &part)?, to);
+        Ok::<(), Box<Diagnostic>>(())
+    })?;
+    Ok(Stored { bytes, scales: Vec::new(), planned: planned(value) })
+}
+
+/// Reads slices of `size` bytes in scaled storage, and returns their scales.
+fn scaled(
+    value: &ValueInfo,
+    blocks: &BlockScale,
+    source: &Source,
+    checkpoint: &Checkpoint,
+    (parts, size): (&[Vec<Range<u64>>], usize),
+    bytes: &mut [u8],
+) -> Result<Vec<u8>> {
+    let dtype = value.ty.elem.dtype;
+    let grid = Grid::of(blocks, &value.place.shape());
     let width = bytes_of(blocks.scale, grid.blocks());
     let mut scales = vec![0; width * parts.len()];
     let slices = bytes.par_chunks_mut(size).zip(scales.par_chunks_mut(width.max(1))).zip(parts);
     slices.try_for_each(|((to, scales), part)| {
-        let mut numbers = checkpoint.part(source, &part)?;
-        let given = checkpoint.scales(source, &part, grid.block())?;
+        let mut numbers = checkpoint.part(source, part)?;
+        let given = checkpoint.scales(source, part, grid.block())?;
         scales.copy_from_slice(&scale(&grid, (dtype, blocks.scale), given, &mut numbers));
         narrow(dtype, &numbers, to);
         Ok::<(), Box<Diagnostic>>(())
     })?;
-    Ok(Stored { bytes, scales, planned: planned(value) })
+    Ok(scales)
 }
 
 /// The box index by index along its first `outer` dimensions.

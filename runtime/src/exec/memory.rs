@@ -5,6 +5,7 @@
 //! one scratch arena at its planned offset.
 
 use crate::codes;
+use crate::memory_of;
 use shardc_ir::diag::{Diagnostic, Result};
 use std::collections::BTreeMap;
 
@@ -194,15 +195,12 @@ impl Memory {
 /// # Errors
 /// `W105` with what is left.
 pub fn enough(bytes: usize, what: &str) -> Result<()> {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<usize>().ok());
-    match kib {
-        Some(kib) if bytes / 1024 > kib => {
+    match memory_of::left() {
+        Some(left) if bytes > left => {
             let message = format!(
                 "{what} takes {} MiB a rank, and the machine has {} MiB left",
                 bytes >> 20,
-                kib >> 10
+                left >> 20
             );
             let help = "compile for shorter prompts, or for more ranks";
             Err(Box::new(Diagnostic::error(codes::ROOM, message).help(help)))

@@ -8,7 +8,7 @@ use super::access::owned;
 use super::collective::{Failure, Group, placed};
 use super::held::Held;
 use super::memory::{Location, Memory};
-use super::table::{RoutineInfo, StepInfo, Table, Task, ValueInfo, unfit};
+use super::table::{Handed, RoutineInfo, StepInfo, Table, Task, ValueInfo, unfit};
 use super::tail;
 use crate::codes;
 use crate::comm::{Communicator, Message};
@@ -211,7 +211,7 @@ impl<'a> Rank<'a> {
         match &step.task {
             Task::Launch(Op::KvWrite(_)) => self.write_cache(frame, step),
             Task::Launch(op) => self.launch(frame, op, step),
-            Task::Collective(op, ranks) => self.collective(frame, op, ranks, step),
+            Task::Collective(op, group) => self.collective(frame, op, group, step),
             Task::Send(Some(to)) => {
                 let bytes = self.load(frame, step.reads[0])?.pack();
                 let message = Message { to: *to, bytes };
@@ -229,7 +229,7 @@ impl<'a> Rank<'a> {
                 let rank = self.comm.rank();
                 Err(unfit(format!("rank {rank} hands over to a rank that is not there")))
             }
-            Task::Repeat(layers, base) => self.layers(frame, at, layers, *base),
+            Task::Repeat(layers, base, handed) => self.layers(frame, at, (layers, handed), *base),
             Task::Copy => {
                 let held = self.load(frame, step.reads[0])?;
                 self.store(frame, step.writes[0], &held)
@@ -243,12 +243,11 @@ impl<'a> Rank<'a> {
         &mut self,
         frame: &Frame<'_>,
         at: usize,
-        layers: &[(usize, usize)],
+        (layers, handed): (&[(usize, usize)], &[Handed]),
         base: usize,
     ) -> Result<()> {
         let (info, table) = (frame.info(), frame.table);
         let step = &info.steps[at];
-        let Some(handed) = info.handed.get(&at) else { return Ok(()) };
         let operands: Vec<Location> =
             step.reads.iter().map(|&v| self.solid(frame, v)).collect::<Result<_>>()?;
         for &(routine, nth) in layers {
@@ -357,17 +356,13 @@ impl<'a> Rank<'a> {
         &mut self,
         frame: &Frame<'_>,
         op: &Op,
-        ranks: &[usize],
+        group: &Group,
         step: &StepInfo,
     ) -> Result<()> {
         self.sequence += 1;
         let (operand, result) = (step.reads[0], step.writes[0]);
-        let (from, to) = (frame.value(operand), frame.value(result));
+        let to = frame.value(result);
         let own = self.load(frame, operand)?;
-        let places = |value: &ValueInfo| {
-            ranks.iter().map(|&rank| frame.table.place_of(value, rank)).collect()
-        };
-        let group = Group { ranks: ranks.to_vec(), from: places(from), to: places(to) };
         let number = self.sequence;
         let dtypes = to.dtypes();
         let how = |kind: ReduceKind| (kind, &dtypes[..], to.pending.is_none());

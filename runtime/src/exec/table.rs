@@ -3,6 +3,7 @@
 //! Names and numbers of a plan's file are looked up once, so that what an edited file names is found
 //! missing here, and steps run without looking anything up.
 
+use super::collective::Group;
 use crate::codes;
 use crate::place::Place;
 use shardc_ir::diag::{Diagnostic, Result};
@@ -68,15 +69,16 @@ pub enum Home {
 pub enum Task {
     /// An operator on this rank.
     Launch(Op),
-    /// An operator with the ranks of a group, in group order.
-    Collective(Op, Vec<usize>),
+    /// An operator with a group of ranks.
+    Collective(Op, Group),
     /// Hands over to a rank; to none where the plan names one that is not there, as it does for this
     /// rank in routines of other stages.
     Send(Option<usize>),
     /// Takes from a rank.
     Recv(Option<usize>),
-    /// Layers, each with the number of the routine and which slice it takes; where frames begin.
-    Repeat(Vec<(usize, usize)>, usize),
+    /// Layers, each with the number of the routine and which slice it takes; where frames begin; and
+    /// per operand which parameters of which routines it is, and whether they take slices.
+    Repeat(Vec<(usize, usize)>, usize, Vec<Handed>),
     /// Copies bytes.
     Copy,
     /// Ends the routine.
@@ -96,8 +98,6 @@ pub struct StepInfo {
     pub after: Vec<usize>,
     /// The stream.
     pub stream: usize,
-    /// Name of the operator, for messages.
-    pub op: String,
 }
 
 /// A routine, resolved.
@@ -113,9 +113,6 @@ pub struct RoutineInfo {
     pub returns: Vec<usize>,
     /// The steps.
     pub steps: Vec<StepInfo>,
-    /// Of each step that repeats layers, per operand which parameters of which routines it is, and
-    /// whether they take slices.
-    pub handed: BTreeMap<usize, Vec<Handed>>,
 }
 
 /// An operand of a `repeat`: parameters by routine and number, and whether each layer takes a slice.
@@ -138,8 +135,6 @@ pub struct Table {
     pub mesh: Mesh,
     /// This rank's device in it.
     pub device: u64,
-    /// The first rank of its stage.
-    pub first: usize,
     /// Bytes of the scratch arena.
     pub scratch: usize,
 }
@@ -194,7 +189,6 @@ impl Table {
             main,
             mesh: mesh.clone(),
             device,
-            first: rank - device as usize,
             scratch: program.arenas.scratch as usize,
         })
     }
@@ -203,12 +197,6 @@ impl Table {
     pub fn places(&self, value: &ValueInfo) -> Vec<Place> {
         let on = |device| Place::on(device, &value.layout, &self.mesh, &value.place.whole);
         (0..self.mesh.devices()).map(on).collect()
-    }
-
-    /// What a rank of the same stage holds of a value.
-    pub fn place_of(&self, value: &ValueInfo, rank: usize) -> Place {
-        let device = (rank - self.first.min(rank)) as u64;
-        Place::on(device, &value.layout, &self.mesh, &value.place.whole)
     }
 }
 
@@ -234,13 +222,9 @@ impl Resolver<'_> {
             params: params.map(named).collect::<Result<_>>()?,
             returns: func.returns.iter().map(named).collect::<Result<_>>()?,
             steps: Vec::new(),
-            handed: BTreeMap::new(),
         };
-        for (at, step) in routine.steps.iter().enumerate() {
-            let info = self.step(routine, func, at, step, &number)?;
-            if let Task::Repeat(..) = info.task {
-                out.handed.insert(at, self.handed(func, step, &info)?);
-            }
+        for at in 0..routine.steps.len() {
+            let info = self.step(routine, func, at, (&out.values, &number))?;
             out.steps.push(info);
         }
         Ok(out)
@@ -290,24 +274,16 @@ impl Resolver<'_> {
         routine: &Routine,
         func: &Func,
         at: usize,
-        step: &Step,
-        number: &dyn Fn(&str) -> Result<usize>,
+        (values, number): (&[ValueInfo], &dyn Fn(&str) -> Result<usize>),
     ) -> Result<StepInfo> {
+        let step = &routine.steps[at];
         let all = |names: &[String]| names.iter().map(|n| number(n)).collect::<Result<Vec<_>>>();
         let lost =
             || unfit(format!("step {at} of {} has no instruction {}", routine.name, step.inst));
         let inst = func.body.get(step.inst).map(|&i| &func.insts[i]);
         let op = || inst.map(|data| data.op.clone()).ok_or_else(lost);
-        let task = match &step.action {
-            Action::Launch => Task::Launch(op()?),
-            Action::Collective { groups, .. } => Task::Collective(op()?, self.group(*groups)?),
-            Action::Send { by, .. } => Task::Send(self.other(*by)),
-            Action::Recv { by, .. } => Task::Recv(self.other(*by)),
-            Action::Repeat { layers, frame } => Task::Repeat(self.layers(layers)?, *frame as usize),
-            Action::Copy => Task::Copy,
-            Action::Return => Task::Return,
-        };
         let (reads, writes) = (all(&step.reads)?, all(&step.writes)?);
+        let task = self.task(func, step, (values, &reads, &writes), &op)?;
         let same = |values: &[Value], names: &[String]| {
             values.iter().map(|&v| &func.values[v].name).eq(names)
         };
@@ -335,21 +311,53 @@ impl Resolver<'_> {
             after.push(recorded.ok_or_else(lost)?);
         }
         after.sort_unstable();
-        let (stream, op) = (step.stream, step.op.clone());
-        Ok(StepInfo { task, reads, writes, after, stream, op })
+        Ok(StepInfo { task, reads, writes, after, stream: step.stream })
     }
 
-    /// The ranks of this rank's group, in group order.
-    fn group(&self, set: usize) -> Result<Vec<usize>> {
+    /// What a step does.
+    fn task(
+        &self,
+        func: &Func,
+        step: &Step,
+        (values, reads, writes): (&[ValueInfo], &[usize], &[usize]),
+        op: &dyn Fn() -> Result<Op>,
+    ) -> Result<Task> {
+        Ok(match &step.action {
+            Action::Launch => Task::Launch(op()?),
+            Action::Collective { groups, .. } => {
+                let (Some(&from), Some(&to)) = (reads.first(), writes.first()) else {
+                    return Err(unfit(format!("a step of @{} reads or writes nothing", func.name)));
+                };
+                Task::Collective(op()?, self.group(*groups, &values[from], &values[to])?)
+            }
+            Action::Send { by, .. } => Task::Send(self.other(*by)),
+            Action::Recv { by, .. } => Task::Recv(self.other(*by)),
+            Action::Repeat { layers, frame } => {
+                let handed = self.handed(func, step, reads.len())?;
+                Task::Repeat(self.layers(layers)?, *frame as usize, handed)
+            }
+            Action::Copy => Task::Copy,
+            Action::Return => Task::Return,
+        })
+    }
+
+    /// This rank's group in a set, with what its ranks hold of operand and result.
+    fn group(&self, set: usize, from: &ValueInfo, to: &ValueInfo) -> Result<Group> {
         let set = self.plan.groups.get(set);
         let group = set.and_then(|set| set.group_of(self.rank as u64));
         let group = group.ok_or_else(|| unfit(format!("rank {} is in no group", self.rank)))?;
         let devices = self.mesh.devices();
         let first = self.rank as u64 - self.device;
-        match group.iter().all(|r| (first..first + devices).contains(r)) {
-            true => Ok(group.into_iter().map(|r| r as usize).collect()),
-            false => Err(unfit(format!("a group of rank {} leaves its stage", self.rank))),
+        if !group.iter().all(|r| (first..first + devices).contains(r)) {
+            return Err(unfit(format!("a group of rank {} leaves its stage", self.rank)));
         }
+        let places = |value: &ValueInfo| {
+            let on =
+                |rank: &u64| Place::on(rank - first, &value.layout, self.mesh, &value.place.whole);
+            group.iter().map(on).collect::<Vec<_>>()
+        };
+        let (from, to) = (places(from), places(to));
+        Ok(Group { ranks: group.into_iter().map(|r| r as usize).collect(), from, to })
     }
 
     fn other(&self, by: i64) -> Option<usize> {
@@ -383,12 +391,12 @@ impl Resolver<'_> {
     }
 
     /// Which parameters of which routines the operands of a `repeat` are.
-    fn handed(&self, func: &Func, step: &Step, info: &StepInfo) -> Result<Vec<Handed>> {
+    fn handed(&self, func: &Func, step: &Step, operands: usize) -> Result<Vec<Handed>> {
         let lost = || unfit(format!("step {} of @{} is no `repeat`", step.inst, func.name));
         let data = func.body.get(step.inst).map(|&i| &func.insts[i]).ok_or_else(lost)?;
         let Op::Repeat(repeat) = &data.op else { return Err(lost()) };
         let interface = Interface::of(self.module, repeat).map_err(unfit)?;
-        if interface.operands.len() != info.reads.len() {
+        if interface.operands.len() != operands {
             return Err(lost());
         }
         let param = |(id, value): &(FuncId, Value)| {

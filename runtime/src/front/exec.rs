@@ -1,11 +1,9 @@
 //! The command `shardc-exec`: a plan's directory on CPU ranks, as threads, or as processes that `mpirun`
 //! starts.
 
-use super::{JobArgs, output};
-use crate::comm::threads;
+use super::{JobArgs, Request, output};
 use crate::plan::Plan;
-use crate::session::{self, Generated, Job};
-use crate::weights::Checkpoint;
+use crate::session::Generated;
 use clap::Parser;
 use shardc_ir::diag::{Diagnostic, Result};
 use std::process::ExitCode;
@@ -46,33 +44,28 @@ fn report(problem: &Diagnostic) {
     eprint!("{text}");
 }
 
-/// Reads what every rank reads: the plan, the checkpoint's headers, the tokens.
-fn read(args: &JobArgs) -> Result<(Plan, Checkpoint, Job)> {
-    let plan = Plan::read(&args.path)?;
-    let job = args.job(plan.vocabulary())?;
-    let checkpoint = Checkpoint::open(&args.weights)?;
-    Ok((plan, checkpoint, job))
-}
-
 #[cfg(feature = "mpi")]
 fn run(args: &Args) -> Result<()> {
-    use crate::comm::Communicator;
     use crate::comm::mpi::Process;
+    use crate::session;
+    use crate::weights::Checkpoint;
     use std::time::Duration;
     if std::env::var_os("OMPI_COMM_WORLD_SIZE").is_none() && std::env::var_os("PMI_SIZE").is_none()
     {
         return on_threads(args);
     }
     let mut process = Process::join(Duration::from_secs(args.patience), report)?;
-    let result = read(&args.run).and_then(|(plan, checkpoint, job)| {
-        let generated = session::run(&plan, &checkpoint, &job, &mut process)?;
-        match generated {
-            Some(generated) => finish(args, (plan.ranks(), "processes"), &job, &generated),
+    let mut work = || {
+        let plan = Plan::read(&args.run.path)?;
+        let request = args.run.request(plan.vocabulary())?;
+        let checkpoint = Checkpoint::open(&args.run.weights)?;
+        match session::run(&plan, &checkpoint, &request.job, &mut process)? {
+            Some(generated) => finish(args, (plan.ranks(), "processes"), &request, &generated),
             None => Ok(()),
         }
-    });
-    if let Err(problem) = result {
-        process.fail(&problem);
+    };
+    if let Err(problem) = work() {
+        process.tell(&problem);
         process.end(&problem);
     }
     Ok(())
@@ -90,26 +83,17 @@ fn run(args: &Args) -> Result<()> {
 }
 
 fn on_threads(args: &Args) -> Result<()> {
-    let (plan, checkpoint, job) = read(&args.run)?;
-    let results = threads::run(plan.ranks(), |comm| session::run(&plan, &checkpoint, &job, comm));
-    let generated = session::first(results)?;
-    finish(args, (plan.ranks(), "threads"), &job, &generated)
+    let plan = Plan::read(&args.run.path)?;
+    let (request, generated) = args.run.on_threads(&plan)?;
+    finish(args, (plan.ranks(), "threads"), &request, &generated)
 }
 
 fn finish(
     args: &Args,
     (ranks, kind): (usize, &str),
-    job: &Job,
+    request: &Request,
     generated: &Generated,
 ) -> Result<()> {
-    if let Some(path) = &args.run.logits {
-        output::write(path, generated)?;
-    }
-    match args.json {
-        true => println!("{:#}", output::document(ranks, job, generated)),
-        false => {
-            print!("{}", output::screen(&format!("{ranks} CPU ranks as {kind}"), job, generated))
-        }
-    }
-    Ok(())
+    let what = format!("{ranks} CPU ranks as {kind}");
+    output::print(&args.run.answer((ranks, &what), args.json, request, generated)?)
 }

@@ -2,13 +2,18 @@
 
 pub mod exec;
 pub mod output;
+mod text;
 mod tokens;
 
 use crate::codes;
+use crate::comm::threads;
+use crate::plan::Plan;
 use crate::sampling::Sampling;
-use crate::session::Job;
+use crate::session::{self, Generated, Job};
+use crate::weights::Checkpoint;
 use shardc_ir::diag::{Diagnostic, Result};
 use std::path::PathBuf;
+use text::Text;
 
 /// What is run, with which weights, on which tokens.
 #[derive(Clone, Debug, clap::Args)]
@@ -24,13 +29,16 @@ pub struct JobArgs {
         long,
         value_name = "IDS",
         value_delimiter = ',',
-        required_unless_present = "tokens_file"
+        required_unless_present_any = ["tokens_file", "prompt"]
     )]
     pub tokens: Vec<u64>,
     /// A safetensors file with `input_ids` [B, S] and perhaps `decode_ids` [B, T], which are then fed
     /// instead of what the model chooses
     #[arg(long, value_name = "FILE", conflicts_with = "tokens")]
     pub tokens_file: Option<PathBuf>,
+    /// The prompt of one request as text, by the tokenizer.json beside the weights
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["tokens", "tokens_file"])]
+    pub prompt: Option<String>,
     /// Tokens to generate [default: those of `decode_ids`, or 0]
     #[arg(long, value_name = "N")]
     pub decode: Option<usize>,
@@ -51,25 +59,45 @@ pub struct JobArgs {
     pub seed: u64,
 }
 
+/// What is asked for, and what makes text of it.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Tokens and how to go on from them.
+    pub job: Job,
+    /// The tokenizer, where the prompt was text.
+    pub text: Option<Text>,
+}
+
 impl JobArgs {
     /// What is asked for, of a model with `vocabulary` tokens.
     ///
     /// # Errors
-    /// `W108` where the tokens make no sense, `W112` where their file cannot be read.
-    pub fn job(&self, vocabulary: u64) -> Result<Job> {
+    /// `W108` where the tokens make no sense, `W112` where their file cannot be read, `W115` where
+    /// the tokenizer cannot be read.
+    pub fn request(&self, vocabulary: u64) -> Result<Request> {
+        let (mut tokens, mut text) = (self.tokens.clone(), None);
+        if let Some(prompt) = &self.prompt {
+            let tokenizer = Text::beside(&self.weights)?;
+            tokens = tokenizer.encode(prompt)?;
+            text = Some(tokenizer);
+        }
         let (prompts, fed) = match &self.tokens_file {
             Some(path) => tokens::file(path)?,
             None => {
-                let ids: Vec<i64> =
-                    self.tokens.iter().map(|&t| i64::try_from(t).unwrap_or(i64::MAX)).collect();
-                (vec![ids], None)
+                let ids = tokens.iter().map(|&t| i64::try_from(t).unwrap_or(i64::MAX));
+                (vec![ids.collect()], None)
             }
         };
         for ids in prompts.iter().chain(fed.iter().flatten()) {
             let legal = |&id: &i64| u64::try_from(id).is_ok_and(|id| id < vocabulary);
             if let Some(id) = ids.iter().find(|id| !legal(id)) {
                 let message = format!("token {id} is not in the vocabulary of {vocabulary}");
-                return Err(Box::new(Diagnostic::error(codes::REQUEST, message)));
+                let mut problem = Diagnostic::error(codes::REQUEST, message);
+                if text.is_some() {
+                    problem =
+                        problem.help("the tokenizer.json beside the weights is of another model");
+                }
+                return Err(Box::new(problem));
             }
         }
         let given = fed.as_ref().and_then(|f| f.first()).map_or(0, Vec::len);
@@ -81,6 +109,40 @@ impl JobArgs {
             seed: self.seed,
         };
         sampling.check()?;
-        Ok(Job { prompts, fed, decode, logits: self.logits.is_some(), sampling })
+        let job = Job { prompts, fed, decode, logits: self.logits.is_some(), sampling };
+        Ok(Request { job, text })
+    }
+
+    /// Runs a plan with every rank a thread of this process.
+    ///
+    /// # Errors
+    /// `W001` to `W115`.
+    pub fn on_threads(&self, plan: &Plan) -> Result<(Request, Generated)> {
+        let request = self.request(plan.vocabulary())?;
+        let checkpoint = Checkpoint::open(&self.weights)?;
+        let job = &request.job;
+        let results = threads::run(plan.ranks(), |comm| session::run(plan, &checkpoint, job, comm));
+        Ok((request, session::first(results)?))
+    }
+
+    /// Writes the logits, if they are asked for, and returns what a run prints: for people, where
+    /// `what` names its ranks, or as JSON.
+    ///
+    /// # Errors
+    /// `W113` where a file cannot be written, `W108` where tokens are no text.
+    pub fn answer(
+        &self,
+        (ranks, what): (usize, &str),
+        json: bool,
+        request: &Request,
+        generated: &Generated,
+    ) -> Result<String> {
+        if let Some(path) = &self.logits {
+            output::write(path, generated)?;
+        }
+        match json {
+            true => Ok(format!("{:#}\n", output::document(ranks, request, generated)?)),
+            false => output::screen(what, request, generated),
+        }
     }
 }

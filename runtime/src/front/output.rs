@@ -1,11 +1,14 @@
 //! What a run prints and writes.
 
+use super::Request;
+use crate::beside;
 use crate::codes;
-use crate::session::{Generated, Job, Logits};
+use crate::memory_of;
+use crate::session::{Generated, Logits};
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::{Value, json};
 use shardc_ir::diag::{Diagnostic, Result};
-use std::fs;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 /// Writes the logits: beside the file first, then in its place, so that nothing half written stays.
@@ -27,17 +30,22 @@ pub fn write(path: &Path, generated: &Generated) -> Result<()> {
         }
     }
     let file = safetensors::serialize(tensors, None).map_err(|e| unwritable(e.to_string()))?;
-    // A device or a pipe is written to, not replaced.
-    if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
-        return fs::write(path, file).map_err(|error| unwritable(error.to_string()));
+    beside::write(path, |out| out.write_all(&file))
+}
+
+/// Prints to standard output. A reader that went away ends the command in peace.
+///
+/// # Errors
+/// `W113` where it cannot be written.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            let message = format!("standard output cannot be written: {error}");
+            Err(Box::new(Diagnostic::error(codes::UNWRITABLE, message)))
+        }
+        _ => Ok(()),
     }
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let beside = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
-    let written = fs::write(&beside, file).and_then(|()| fs::rename(&beside, path));
-    written.map_err(|error| {
-        fs::remove_file(&beside).ok();
-        unwritable(error.to_string())
-    })
 }
 
 /// Logits `[B, positions, V]` in f32.
@@ -49,29 +57,47 @@ fn bytes(requests: &[Vec<Logits>]) -> ([usize; 3], Vec<u8>) {
 }
 
 /// What `--json` prints.
-pub fn document(ranks: usize, job: &Job, generated: &Generated) -> Value {
+///
+/// # Errors
+/// `W108` where the tokenizer makes no text of the tokens.
+pub fn document(ranks: usize, request: &Request, generated: &Generated) -> Result<Value> {
+    let job = &request.job;
     let usage = generated
         .usage
         .iter()
         .map(|u| json!({"weights": u.weights, "caches": u.caches, "scratch": u.scratch}));
-    json!({
+    let mut out = json!({
         "ranks": ranks,
         "requests": job.prompts.len(),
         "prompt": job.prompts.first().map_or(0, Vec::len),
         "decode_steps": job.decode,
         "tokens": generated.chosen,
         "bytes": usage.collect::<Vec<_>>(),
-        "peak_bytes": peak(),
+        "peak_bytes": memory_of::peak(),
         "seconds": {
             "load": generated.time[0].as_secs_f64(),
             "prefill": generated.time[1].as_secs_f64(),
             "decode": generated.time[2].as_secs_f64(),
         },
-    })
+    });
+    if let Some(texts) = texts(request, generated)? {
+        out["text"] = json!(texts);
+    }
+    Ok(out)
+}
+
+/// What was generated, as text, where the prompt was one.
+fn texts(request: &Request, generated: &Generated) -> Result<Option<Vec<String>>> {
+    let Some(text) = &request.text else { return Ok(None) };
+    generated.chosen.iter().map(|tokens| text.decode(tokens)).collect::<Result<_>>().map(Some)
 }
 
 /// What a run prints for people; `what` names its ranks, such as `8 CPU ranks`.
-pub fn screen(what: &str, job: &Job, generated: &Generated) -> String {
+///
+/// # Errors
+/// `W108` where the tokenizer makes no text of the tokens.
+pub fn screen(what: &str, request: &Request, generated: &Generated) -> Result<String> {
+    let job = &request.job;
     let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let mut out = format!(
         "ran       {} of {}, {}, on {what}\n",
@@ -93,7 +119,7 @@ pub fn screen(what: &str, job: &Job, generated: &Generated) -> String {
         out.push_str(&format!(
             "took      {load:.2} s weights, {prefill:.2} s prompts, {decode:.2} s decode steps{rate}\n"
         ));
-        if let Some(peak) = peak() {
+        if let Some(peak) = memory_of::peak() {
             out.push_str(&format!("peak      {:.1} MiB resident, this process\n", mib(peak)));
         }
     }
@@ -101,12 +127,8 @@ pub fn screen(what: &str, job: &Job, generated: &Generated) -> String {
         let ids: Vec<String> = chosen.iter().map(i64::to_string).collect();
         out.push_str(&format!("request {b}: {}\n", ids.join(",")));
     }
-    out
-}
-
-/// The largest memory of this process so far, where the system says it.
-fn peak() -> Option<usize> {
-    let text = fs::read_to_string("/proc/self/status").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().trim_end_matches("kB").trim().parse::<usize>().ok().map(|kib| kib << 10)
+    for text in texts(request, generated)?.into_iter().flatten() {
+        out.push_str(&format!("text      {text}\n"));
+    }
+    Ok(out)
 }

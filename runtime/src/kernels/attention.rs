@@ -203,7 +203,6 @@ impl Shared<'_, '_> {
                 row,
             );
         }
-        scores.resize(m * n, 0.0);
         for (i, &(_, g)) in queries.iter().enumerate() {
             let row = &mut scores[i * n..(i + 1) * n];
             let sink = self.sinks.as_ref().map(|sinks| sinks[head * group + g]);
@@ -220,7 +219,7 @@ impl Shared<'_, '_> {
     fn mask(&self, own: i64, list: Option<&[i64]>, slope: f32, keys: &[i64], scores: &mut [f32]) {
         let cap = self.a.soft_cap.map(|cap| cap.0 as f32);
         for (score, &key) in scores.iter_mut().zip(keys) {
-            let seen = self.a.sees(own, key) && list.is_none_or(|l| l.binary_search(&key).is_ok());
+            let seen = sees(self.a, own, key) && list.is_none_or(|l| l.binary_search(&key).is_ok());
             if !seen {
                 *score = f32::NEG_INFINITY;
                 continue;
@@ -301,16 +300,10 @@ fn product(a: View<'_>, b: View<'_>, shape: (usize, usize), out: &mut [f32]) {
 }
 
 /// Whether a query at one position sees a key at another.
-trait Sees {
-    fn sees(&self, query: i64, key: i64) -> bool;
-}
-
-impl Sees for Attention {
-    fn sees(&self, query: i64, key: i64) -> bool {
-        let inside = |window: u64| key > query - window as i64;
-        let together = |chunk: u64| key.div_euclid(chunk as i64) == query.div_euclid(chunk as i64);
-        (self.bidirectional || key <= query)
-            && self.window.is_none_or(inside)
-            && self.chunk.is_none_or(together)
-    }
+fn sees(attention: &Attention, query: i64, key: i64) -> bool {
+    let inside = |window: u64| key > query - window as i64;
+    let together = |chunk: u64| key.div_euclid(chunk as i64) == query.div_euclid(chunk as i64);
+    (attention.bidirectional || key <= query)
+        && attention.window.is_none_or(inside)
+        && attention.chunk.is_none_or(together)
 }

@@ -5,7 +5,6 @@
 //! which tensors fill a parameter, and [`Checkpoint::part`] reads any box of it.
 
 mod checkpoint;
-mod number;
 mod part;
 pub mod random;
 mod scales;

@@ -2,7 +2,6 @@
 
 use super::Source;
 use super::checkpoint::Checkpoint;
-use super::number;
 use super::scales::{self, Scales};
 use crate::codes;
 use shardc_ir::diag::{Diagnostic, Result};
@@ -222,7 +221,7 @@ impl Checkpoint {
         }
         let stored = self.find(matrix.name)?;
         let bytes = self.bytes(stored, from, count)?;
-        number::decode(stored.dtype, &bytes).ok_or_else(|| scales::format(matrix.name, stored))
+        scales::decode(matrix.name, stored, &bytes)
     }
 }
 

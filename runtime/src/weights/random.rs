@@ -1,14 +1,16 @@
 //! Checkpoints of random numbers, to run and to measure models whose weights are not at hand.
 
 use super::Source;
+use crate::beside;
 use crate::codes;
 use crate::number::narrow;
+use crate::sampling::{GAMMA, mix};
 use serde_json::{Map, json};
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::dtype::DType;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 /// Elements made at once.
@@ -31,18 +33,12 @@ struct Wanted {
 /// `W113` where the file cannot be written.
 pub fn write(directory: &Path, sources: &[Source], seed: u64) -> Result<u64> {
     let wanted = tensors(sources);
-    let beside = directory.join(format!(".model.safetensors.{}.partial", std::process::id()));
-    let written = fs::create_dir_all(directory)
-        .and_then(|()| fill(&beside, &wanted, seed))
-        .and_then(|()| fs::rename(&beside, directory.join("model.safetensors")));
-    match written {
-        Ok(()) => Ok(wanted.values().map(elements).fold(0, u64::saturating_add)),
-        Err(error) => {
-            fs::remove_file(&beside).ok();
-            let message = format!("{} cannot be written: {error}", directory.display());
-            Err(Box::new(Diagnostic::error(codes::UNWRITABLE, message)))
-        }
-    }
+    fs::create_dir_all(directory).map_err(|error| {
+        let message = format!("{} cannot be written: {error}", directory.display());
+        Box::new(Diagnostic::error(codes::UNWRITABLE, message))
+    })?;
+    beside::write(&directory.join("model.safetensors"), |file| fill(file, &wanted, seed))?;
+    Ok(wanted.values().map(elements).fold(0, u64::saturating_add))
 }
 
 fn elements(wanted: &Wanted) -> u64 {
@@ -88,7 +84,11 @@ fn tensors(sources: &[Source]) -> BTreeMap<String, Wanted> {
     out
 }
 
-fn fill(path: &Path, wanted: &BTreeMap<String, Wanted>, seed: u64) -> std::io::Result<()> {
+fn fill(
+    file: &mut impl Write,
+    wanted: &BTreeMap<String, Wanted>,
+    seed: u64,
+) -> std::io::Result<()> {
     let (mut header, mut at) = (Map::new(), 0u64);
     for (name, tensor) in wanted {
         let end = at + elements(tensor) * 2;
@@ -98,7 +98,6 @@ fn fill(path: &Path, wanted: &BTreeMap<String, Wanted>, seed: u64) -> std::io::R
     }
     let mut text = serde_json::Value::Object(header).to_string();
     text.push_str(&" ".repeat(text.len().next_multiple_of(8) - text.len()));
-    let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
     file.write_all(&(text.len() as u64).to_le_bytes())?;
     file.write_all(text.as_bytes())?;
     let mut state = seed;
@@ -119,13 +118,12 @@ fn fill(path: &Path, wanted: &BTreeMap<String, Wanted>, seed: u64) -> std::io::R
             left -= count as u64;
         }
     }
-    file.flush()
+    Ok(())
 }
 
-/// A number of −1 to 1: SplitMix64 (Steele, Lea and Flood 2014).
+/// A number of −1 to 1.
 fn uniform(state: &mut u64) -> f32 {
-    *state = state.wrapping_add(0x9e3779b97f4a7c15);
-    let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58476d1ce4e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d049bb133111eb);
-    ((z ^ (z >> 31)) >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    let bits = mix(*state);
+    *state = state.wrapping_add(GAMMA);
+    (bits >> 40) as f32 / (1u64 << 23) as f32 - 1.0
 }

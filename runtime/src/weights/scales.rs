@@ -1,9 +1,11 @@
 //! Scales of quantised matrices, as checkpoints store them beside the numbers.
 
 use super::checkpoint::{Checkpoint, Stored};
-use super::number;
 use crate::codes;
+use crate::number::{self, widen};
+use safetensors::tensor::Dtype;
 use shardc_ir::diag::{Diagnostic, Result};
+use shardc_ir::dtype::DType;
 
 /// Elements that one MXFP4 scale stands for (OCP MX 1.0).
 const MX_BLOCK: u64 = 32;
@@ -41,7 +43,7 @@ impl Scales {
         let total = stored.shape.iter().map(|&n| n as u64).product::<u64>();
         let own = total / count.max(1);
         let values = checkpoint.bytes(stored, matrix * own, own)?;
-        let values = number::decode(stored.dtype, &values).ok_or_else(|| format(&name, stored))?;
+        let values = decode(&name, stored, &values)?;
         let columns = match stored.shape[..] {
             [.., rows, columns] if rows as u64 * columns as u64 == own => columns as u64,
             _ if own == outputs => 1,
@@ -65,7 +67,8 @@ impl Scales {
         let stored = checkpoint.find(&format!("{name}_scales"))?;
         let columns = inputs.div_ceil(MX_BLOCK);
         let powers = checkpoint.bytes(stored, matrix * outputs * columns, outputs * columns)?;
-        let values = powers.into_iter().map(number::e8m0).collect();
+        let mut values = vec![0.0; powers.len()];
+        widen(DType::F8E8M0, &powers, 0, &mut values);
         Ok(Scales { block: (1, MX_BLOCK), columns, values })
     }
 
@@ -89,11 +92,33 @@ fn span(size: u64, blocks: u64) -> u64 {
     size.div_ceil(blocks.max(1)).max(1).next_power_of_two()
 }
 
-/// The error of a format that is not read.
-pub(super) fn format(name: &str, stored: &Stored) -> Box<Diagnostic> {
-    let message = format!("`{name}` is stored in {:?}, which is not read", stored.dtype);
-    let help = "convert the checkpoint to bf16, f16, f32 or fp8";
-    Box::new(Diagnostic::error(codes::FORMAT, message).help(help))
+/// The numbers of a tensor's bytes.
+///
+/// # Errors
+/// `W005` where their format is not read.
+pub(super) fn decode(name: &str, stored: &Stored, bytes: &[u8]) -> Result<Vec<f32>> {
+    let dtype = match stored.dtype {
+        Dtype::F64 => {
+            let numbers = bytes.as_chunks::<8>().0.iter().map(|&b| f64::from_le_bytes(b) as f32);
+            return Ok(numbers.collect());
+        }
+        Dtype::F32 => DType::F32,
+        Dtype::BF16 => DType::Bf16,
+        Dtype::F16 => DType::F16,
+        Dtype::F8_E4M3 => DType::F8E4M3,
+        Dtype::F8_E5M2 => DType::F8E5M2,
+        Dtype::F8_E8M0 => DType::F8E8M0,
+        Dtype::I64 => DType::I64,
+        Dtype::I32 => DType::I32,
+        other => {
+            let message = format!("`{name}` is stored in {other:?}, which is not read");
+            let help = "convert the checkpoint to bf16, f16, f32 or fp8";
+            return Err(Box::new(Diagnostic::error(codes::FORMAT, message).help(help)));
+        }
+    };
+    let mut out = vec![0.0; bytes.len() / number::bytes_of(dtype, 1)];
+    widen(dtype, bytes, 0, &mut out);
+    Ok(out)
 }
 
 /// A row of inputs of an MXFP4 matrix, elements `from..from + count` of the tensor: two to a byte, the
@@ -107,10 +132,12 @@ pub fn mxfp4(checkpoint: &Checkpoint, name: &str, from: u64, count: u64) -> Resu
     let (first, last) = (from / MX_BLOCK, (from + count).div_ceil(MX_BLOCK));
     let bytes = checkpoint.bytes(blocks, first * MX_BLOCK / 2, (last - first) * MX_BLOCK / 2)?;
     let powers = checkpoint.bytes(scales, first, last - first)?;
-    let element = |i: u64| {
-        let i = (i - first * MX_BLOCK) as usize;
-        let bits = if i.is_multiple_of(2) { bytes[i / 2] & 15 } else { bytes[i / 2] >> 4 };
-        number::e2m1(bits) * number::e8m0(powers[i / MX_BLOCK as usize])
-    };
-    Ok((from..from + count).map(element).collect())
+    let mut numbers = vec![0.0; count as usize];
+    widen(DType::F4E2M1, &bytes, (from - first * MX_BLOCK) as usize, &mut numbers);
+    let mut scales = vec![0.0; powers.len()];
+    widen(DType::F8E8M0, &powers, 0, &mut scales);
+    for (i, x) in (from..).zip(&mut numbers) {
+        *x *= scales[(i / MX_BLOCK - first) as usize];
+    }
+    Ok(numbers)
 }

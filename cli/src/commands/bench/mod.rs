@@ -94,7 +94,9 @@ pub fn run(args: &BenchArgs) -> Outcome {
         let dumps = plan.phases.iter().flat_map(|p| &p.dumps);
         let bytes: usize = dumps.map(|(_, module)| text::print(module).len()).sum();
         let seconds = start.elapsed().as_secs_f64();
-        let peak = peak_memory().map_or("unknown".to_string(), mebibytes);
+        let peak = shardc_runtime::memory_of::peak()
+            .map(|n| n as u64)
+            .map_or("unknown".to_string(), mebibytes);
         output::print(&format!(
             "{seconds:>10.2} {peak:>12} {:>12} {:>8}  {}\n",
             mebibytes(bytes as u64),
@@ -134,14 +136,6 @@ fn questions(args: &BenchArgs, count: usize) -> Outcome {
         ))?;
     }
     Ok(())
-}
-
-/// Peak resident memory of this process in bytes, where the system tells.
-fn peak_memory() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
-    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib.saturating_mul(1024))
 }
 
 fn mebibytes(bytes: u64) -> String {

@@ -8,11 +8,9 @@ use crate::output as standard;
 use plan::Plan;
 use shardc::codes;
 use shardc_ir::diag::{Diagnostic, Result};
-use shardc_runtime::comm::threads;
-use shardc_runtime::front::output;
+use shardc_runtime::front::Request;
 use shardc_runtime::plan::Plan as Launched;
-use shardc_runtime::session::{self, Generated, Job};
-use shardc_runtime::weights::Checkpoint;
+use shardc_runtime::session::Generated;
 
 /// What runs the ranks of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -47,23 +45,16 @@ pub struct RunArgs {
 /// Errors: files that cannot be read, a checkpoint that lacks a tensor, tokens beyond the vocabulary,
 /// what a rank fails with.
 pub fn run(args: &RunArgs) -> Outcome {
-    let (ranks, job, generated) = match args.device {
+    let (ranks, request, generated) = match args.device {
         Device::Cpu => on_threads(args)?,
         Device::Simulated => simulated(args)?,
     };
-    if let Some(path) = &args.what.logits {
-        output::write(path, &generated)?;
-    }
-    let what = match args.device {
-        Device::Cpu => format!("{ranks} CPU rank{}", if ranks == 1 { "" } else { "s" }),
-        Device::Simulated => {
-            format!("{ranks} simulated device{}", if ranks == 1 { "" } else { "s" })
-        }
+    let kind = match args.device {
+        Device::Cpu => "CPU rank",
+        Device::Simulated => "simulated device",
     };
-    standard::print(&match args.json {
-        true => format!("{:#}\n", output::document(ranks, &job, &generated)),
-        false => output::screen(&what, &job, &generated),
-    })
+    let what = format!("{ranks} {kind}{}", if ranks == 1 { "" } else { "s" });
+    standard::print(&args.what.answer((ranks, &what), args.json, &request, &generated)?)
 }
 
 /// Refuses another number of ranks than the plan has.
@@ -78,20 +69,18 @@ fn as_many(args: &RunArgs, ranks: usize) -> Result<()> {
     }
 }
 
-fn on_threads(args: &RunArgs) -> Outcome<(usize, Job, Generated)> {
+fn on_threads(args: &RunArgs) -> Outcome<(usize, Request, Generated)> {
     let plan = Launched::read(&args.what.path)?;
     as_many(args, plan.ranks())?;
-    let job = args.what.job(plan.vocabulary())?;
-    let checkpoint = Checkpoint::open(&args.what.weights)?;
-    let results = threads::run(plan.ranks(), |comm| session::run(&plan, &checkpoint, &job, comm));
-    Ok((plan.ranks(), job, session::first(results)?))
+    let (request, generated) = args.what.on_threads(&plan)?;
+    Ok((plan.ranks(), request, generated))
 }
 
-fn simulated(args: &RunArgs) -> Outcome<(usize, Job, Generated)> {
+fn simulated(args: &RunArgs) -> Outcome<(usize, Request, Generated)> {
     let plan = Plan::read(&args.what.path)?;
     as_many(args, plan.devices() as usize)?;
-    let job = args.what.job(plan.vocab)?;
+    let request = args.what.request(plan.vocab)?;
     let weights = plan.weights(&args.what.weights)?;
-    let generated = steps::generate(&plan, &weights, &job)?;
-    Ok((plan.devices() as usize, job, generated))
+    let generated = steps::generate(&plan, &weights, &request.job)?;
+    Ok((plan.devices() as usize, request, generated))
 }
