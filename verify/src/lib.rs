@@ -82,6 +82,7 @@ pub fn verify(programs: &Programs, seed: u64) -> Result<Report> {
     let stages = programs.stages()?;
     let (global, mesh) = (programs.global(), programs.mesh()?);
     let modules: Vec<&Module> = global.iter().map(|(_, p)| &p.module).collect();
+    programs.check_params()?;
     programs.check_local(&stages)?;
     let kept = stages.len().min(STAGES);
     let classes = Classes::of(&modules, kept).map_err(codes::unrelated)?;

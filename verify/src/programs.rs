@@ -7,6 +7,7 @@ use shardc_ir::mesh::Mesh;
 use shardc_ir::ops::Op;
 use shardc_ir::text::print;
 use shardc_passes::registry::{Options, Pass};
+use std::collections::BTreeMap;
 
 /// Which programs: those of prompts or those of decode steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,6 +113,37 @@ impl Programs {
         }
     }
 
+    /// Checks that every program above local level takes what the model takes: sizes are reduced by
+    /// name, and would hide other extents.
+    ///
+    /// # Errors
+    /// `C001` with the first parameter that differs.
+    pub(crate) fn check_params(&self) -> Result<()> {
+        for phase in Phase::ALL {
+            let Some(model) = self.of(phase).first() else { continue };
+            let wanted = extents(&model.module);
+            for program in self.of(phase).iter().filter(|p| is_global(&p.module)) {
+                let own = extents(&program.module);
+                let names = wanted.keys().chain(own.keys());
+                let Some(name) = names.into_iter().find(|n| wanted.get(*n) != own.get(*n)) else {
+                    continue;
+                };
+                let show = |dims: Option<&Vec<Option<u64>>>| match dims {
+                    None => "not at all".to_string(),
+                    Some(dims) => {
+                        let dim = |d: &Option<u64>| d.map_or("?".to_string(), |n| n.to_string());
+                        format!("as [{}]", dims.iter().map(dim).collect::<Vec<_>>().join(", "))
+                    }
+                };
+                let (own, wanted) = (show(own.get(name)), show(wanted.get(name)));
+                let place = format!("{} after {}", phase.name(), program.pass);
+                let message = format!("{place} takes %{name} {own}, and the model {wanted}");
+                return Err(codes::unrelated(message));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that the local programs are what the programs before them lower to.
     ///
     /// # Errors
@@ -133,6 +165,14 @@ impl Programs {
         }
         Ok(())
     }
+}
+
+/// The fixed extents of what a program takes, by name; none for those that depend on a symbol.
+fn extents(module: &Module) -> BTreeMap<&str, Vec<Option<u64>>> {
+    let main = module.func("main").map(|id| &module.funcs[id]);
+    let params = main.into_iter().flat_map(|f| f.params.iter().map(move |&p| &f.values[p]));
+    let dims = |p: &shardc_ir::graph::ValueData| p.ty.dims.iter().map(|d| d.as_fixed()).collect();
+    params.map(|p| (p.name.as_str(), dims(p))).collect()
 }
 
 /// Layers that each program runs.
