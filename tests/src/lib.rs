@@ -9,6 +9,7 @@ pub mod checkpoint;
 pub mod damage;
 pub mod forge;
 pub mod golden;
+pub mod mistakes;
 pub mod pins;
 pub mod plan;
 pub mod program;
