@@ -11,13 +11,13 @@ use shardc_verify::case::{empty_caches, together, tokens};
 use std::path::Path;
 
 /// The runs of a golden model: the prompt, then token after token.
-struct Runs {
-    prefill: Outputs,
+pub(super) struct Runs {
+    pub(super) prefill: Outputs,
     decode: Vec<Outputs>,
 }
 
 /// Runs `prefill` on the prompt and `decode` on every later token.
-fn run(
+pub(super) fn run(
     golden: &Golden,
     [prefill, decode]: [&Module; 2],
     options: &Options,
@@ -44,7 +44,7 @@ fn run(
 
 impl Runs {
     /// Logits `[B, steps, V]` of the decode steps.
-    fn decoded(&self) -> Tensor {
+    pub(super) fn decoded(&self) -> Tensor {
         let logits: Vec<&Tensor> = self.decode.iter().map(|step| &step.results[1]).collect();
         let [b, v] = [logits[0].shape()[0], logits[0].shape()[2]];
         Tensor::from_fn(&[b, logits.len(), v], |at| logits[at[1]].at(&[at[0], 0, at[2]]))
@@ -111,7 +111,7 @@ fn inner(golden: &Golden, runs: &Runs) -> Result<Vec<String>, Box<dyn std::error
 }
 
 /// The model's program with logits of every token, and the same with absorbed latents.
-fn programs(golden: &Golden) -> Result<[Module; 2], String> {
+pub(super) fn programs(golden: &Golden) -> Result<[Module; 2], String> {
     let options = GraphOptions { all_logits: true, ..GraphOptions::default() };
     let plain = build(&golden.spec, &options).map_err(|d| d.to_string())?;
     let mut absorbed = plain.clone();

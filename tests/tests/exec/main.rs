@@ -10,6 +10,7 @@ mod launched;
 mod mutants;
 mod pinned;
 mod programs;
+mod quantised;
 mod sharded;
 mod sharding;
 
@@ -18,6 +19,7 @@ datatest_stable::harness! {
     { test = golden::stored, root = "../examples/golden", pattern = r"/config\.json$" },
     { test = faults::faults, root = "../examples/golden", pattern = r"(llama|mixtral)-tiny/config\.json$" },
     { test = launched::launched, root = "../examples/golden", pattern = r"/config\.json$" },
+    { test = quantised::quantised, root = "../examples/golden", pattern = r"^(llama|qwen3_moe|deepseek_v3)-tiny/config\.json$" },
     { test = programs::program, root = "files/exec", pattern = r"\.sir$" },
     { test = mutants::mutants_die, root = "../examples/golden", pattern = r"/config\.json$" },
     { test = kernels::kernels, root = "files/sharding", pattern = r"\.sir$" },
