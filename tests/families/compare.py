@@ -382,7 +382,7 @@ def fill(model, seed):
             elif "sinks" in name:
                 own.copy_(noise)
             elif "alpha_" in name:
-                # Apertus keeps these in bfloat16 whatever the model's format.
+                # Older classes of Apertus keep these in bfloat16 whatever the model's format.
                 own.copy_((own + 0.2 * noise).bfloat16())
             elif own.dim() < 2 or norm:
                 own.copy_(own + 0.2 * noise)
