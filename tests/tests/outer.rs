@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops where the compiler is wrong")]
 
+use shardc::facade::fleet::{FleetJudge, FleetSpace};
 use shardc::facade::{Model, ModelRequest, Programs, Request, read_model};
 use shardc_cost::machine;
 use shardc_cost::serving::Load;
+use shardc_cost::simulate::{Arrival, Limits};
+use shardc_cost::time::Ns;
 use shardc_passes::search::outer::{
     Dice, Entry, Gene, Genome, HAS_RL, LayoutSpace, Memory, Moves, Settings, Space, Trial, Variant,
     Way, drawn, gene, run_way,
@@ -18,8 +21,15 @@ use std::collections::BTreeSet;
 fn ways() -> Vec<Way> {
     let rl = [Variant::Full, Variant::Untrained, Variant::NoHistory].map(Way::Rl);
     let rl = if HAS_RL { &rl[..] } else { &[] };
-    let plain =
-        [Way::Random, Way::Annealing, Way::Genetic, Way::Swarm, Way::Steepest, Way::Bottleneck];
+    let plain = [
+        Way::Random,
+        Way::Annealing,
+        Way::Genetic,
+        Way::Guided,
+        Way::Swarm,
+        Way::Steepest,
+        Way::Bottleneck,
+    ];
     [&plain, rl].concat()
 }
 
@@ -258,4 +268,40 @@ fn a_search_goes_on_where_another_stopped() {
             }
         });
     });
+}
+
+/// Requests of one length, a second apart.
+fn stream(count: u64) -> Vec<Arrival> {
+    let at = |i: u64| Arrival { at: i * 1_000_000_000, isl: 512, osl: 64 };
+    (0..count).map(at).collect()
+}
+
+/// Fleets are guessed on the scale on which simulation judges them, and what is simulated after
+/// guesses is better at once than what is simulated blindly.
+#[test]
+fn fleets_are_guessed_before_they_are_simulated() {
+    let (request, model) = request("models/Qwen__Qwen3-8B.json", "h100x8");
+    let programs = Programs::of(&model).unwrap();
+    let ms = |ms: u64| Some(Ns::new(ms * 1_000_000));
+    let limits = Limits { ttft: ms(400), tpot: ms(12) };
+    let load = Load { ttft_limit: limits.ttft, tpot_limit: limits.tpot, ..Load::new(512, 64) };
+    let request = Request { load, ..request };
+    let judge = FleetJudge::new(&programs, &request, &stream(40), limits);
+    let space = FleetSpace::new(&judge);
+    for start in space.starts().unwrap() {
+        let (guess, worth) = (space.guess(&start).unwrap(), space.worth(&start));
+        assert!(guess > 0.0 && worth > 0.0, "{guess} {worth} of {start:?}");
+        assert!((0.2..5.0).contains(&(guess / worth)), "{guess} and {worth} of {start:?}");
+    }
+    let best = |way: Way, seed: u64| {
+        let found = search(&space, way, Moves::Block, seed, 16);
+        found.iter().map(|e| e.worth).fold(0.0, f64::max)
+    };
+    let mut better = 0;
+    for seed in 0..5 {
+        let (guided, blind) = (best(Way::Guided, seed), best(Way::Genetic, seed));
+        better += u32::from(guided >= blind);
+        assert_eq!(guided, best(Way::Guided, seed), "the same again for seed {seed}");
+    }
+    assert!(better >= 3, "guesses help in {better} of 5 searches");
 }
