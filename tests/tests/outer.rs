@@ -9,10 +9,10 @@ use shardc_cost::serving::Load;
 use shardc_cost::simulate::{Arrival, Limits};
 use shardc_cost::time::Ns;
 use shardc_passes::search::outer::{
-    Dice, Entry, Gene, Genome, HAS_RL, LayoutSpace, Memory, Moves, Settings, Space, Trial, Variant,
-    Way, drawn, gene, run_way,
+    Dice, Entry, Gene, Genome, HAS_RL, LayoutSpace, Memory, Moves, Recall, Settings, Space, Trial,
+    Variant, Way, drawn, gene, run_way,
 };
-use shardc_passes::search::{Evaluator, State, legal_degrees};
+use shardc_passes::search::{Evaluator, Method, State, legal_degrees, search_recalling};
 use shardc_passes::strategy::megatron::Phase;
 use shardc_verify::{Program, verify};
 use std::collections::BTreeSet;
@@ -304,4 +304,22 @@ fn fleets_are_guessed_before_they_are_simulated() {
         assert_eq!(guided, best(Way::Guided, seed), "the same again for seed {seed}");
     }
     assert!(better >= 3, "guesses help in {better} of 5 searches");
+}
+
+/// Whoever waits sees the best plan rise and the bound fall to what the proof says.
+#[test]
+fn a_search_says_how_far_its_bound_is() {
+    with_space("models/meta-llama__Meta-Llama-3.1-70B.json", "h100x8", |evaluator, _| {
+        let mut states: Vec<State> = Vec::new();
+        let mut told = |state: &State| states.push(*state);
+        let recall = Recall::default();
+        let found = search_recalling(evaluator, Method::Exact, None, recall, &mut told).unwrap();
+        let proof = found.0.unwrap().proof.unwrap();
+        let last = states.last().unwrap();
+        assert_eq!((last.best, last.bound), (proof.reached, Some(proof.bound)));
+        assert_eq!(last.gap(), Some(proof.gap()));
+        let bounds: Vec<f64> = states.iter().filter_map(|s| s.bound).collect();
+        assert!(bounds.windows(2).all(|w| w[1] <= w[0]), "{bounds:?}");
+        assert!(states.windows(2).all(|w| w[1].best >= w[0].best), "{states:?}");
+    });
 }

@@ -117,7 +117,7 @@ fn standing(state: &State) -> String {
 
 fn progress_bar() -> ProgressBar {
     let bar = ProgressBar::new(1);
-    if let Ok(style) = ProgressStyle::with_template("search {bar:30} {pos} of {len} plans {msg}") {
+    if let Ok(style) = ProgressStyle::with_template("search {bar:30} {pos} of {len} {msg}") {
         bar.set_style(style);
     }
     bar

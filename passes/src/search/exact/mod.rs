@@ -136,7 +136,7 @@ pub(super) fn run(evaluator: &Evaluator<'_>, progress: &mut dyn FnMut(&State)) -
         Err(nothing) => (None, Some(nothing)),
     };
     let mut spans = Spans::new(&scene, best);
-    spans.run();
+    spans.run(progress);
     let evaluations = tuples.len() as u64 + spans.evaluations;
     let proof = spans.proof();
     Ok(match (spans.best, nothing) {

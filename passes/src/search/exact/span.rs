@@ -4,8 +4,8 @@
 use super::cell::{Cell, Scene};
 use super::look::{Look, Seen};
 use super::{Proof, Stop, reached};
-use crate::search::Evaluated;
 use crate::search::layouts::Layouts;
+use crate::search::{Evaluated, State};
 use rayon::prelude::*;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -59,8 +59,8 @@ impl<'s, 'a> Spans<'s, 'a> {
         self.best.as_ref().map_or(0.0, |b| reached(self.scene.evaluator, b))
     }
 
-    /// Searches.
-    pub fn run(&mut self) {
+    /// Searches; `progress` is told the looks, and how far the best plan is from the bound.
+    pub fn run(&mut self, progress: &mut dyn FnMut(&State)) {
         let scene = self.scene;
         let reached = self.reached();
         let opened: Vec<_> = self.cells.par_iter().map(|c| scene.open(c, reached)).collect();
@@ -72,6 +72,8 @@ impl<'s, 'a> Spans<'s, 'a> {
         self.judge(found);
         let (mut idle, opened) = (0, self.looks);
         loop {
+            let (best, bound) = (self.reached(), Some(self.bound()).filter(|b| b.is_finite()));
+            progress(&State { done: self.looks - opened, budget: LOOKS, best, bound });
             self.stop = match idle {
                 IDLE => Stop::Settled,
                 _ if self.looks >= opened + LOOKS => Stop::Looks(LOOKS),
@@ -165,11 +167,15 @@ impl<'s, 'a> Spans<'s, 'a> {
         }
     }
 
+    /// The most that any plan reaches: what is open may yield, what is closed, and the best plan.
+    fn bound(&self) -> f64 {
+        self.open.iter().map(|s| s.bound).fold(self.closed.max(self.reached()), f64::max)
+    }
+
     /// How good the best plan is, if there is one.
     pub fn proof(&self) -> Option<Proof> {
         let reached = reached(self.scene.evaluator, self.best.as_ref()?);
-        let open = self.open.iter().map(|s| s.bound).fold(0.0, f64::max);
-        let bound = open.max(self.closed).max(reached);
+        let bound = self.bound();
         let (looks, cells) = (self.looks, self.cells.len() as u64);
         Some(Proof { bound, reached, looks, cells, stop: self.stop, unsearched: None })
     }
