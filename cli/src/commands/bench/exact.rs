@@ -47,18 +47,19 @@ pub struct ExactArgs {
 pub fn run(args: &ExactArgs) -> Outcome {
     let title = match args.points {
         Some(batch) => format!(
-            "points at batch {batch}, one thread each\n{:>6} {:>11} {:>9} {:>11} {:>9}  case\n",
+            "points at batch {batch}, CPU seconds of one thread\n{:>6} {:>11} {:>9} {:>11} {:>9}  case\n",
             "points", "solve, mean", "most", "look, mean", "most"
         ),
         None => format!(
-            "{} threads\n{:>10} {:>10} {:>7} {:>9} {:>9} {:>9}  case\n",
+            "seconds and CPU seconds, {} threads\n{:>10} {:>10} {:>7} {:>9} {:>9} {:>9} {:>9}  case\n",
             rayon::current_num_threads(),
             "degrees",
             "exact",
             "gain",
             "at most",
-            "seconds",
-            "of exact"
+            "degrees",
+            "exact",
+            "CPU"
         ),
     };
     output::print(&title)?;
@@ -121,33 +122,53 @@ fn of_case(
     }
 }
 
+/// A search's outcome with what it took.
+struct Timed {
+    found: Option<Found>,
+    seconds: f64,
+    cpu: f64,
+}
+
 /// Both searches on one case.
 fn compared(evaluator: &Evaluator<'_>) -> Result<String> {
-    let run = |method: Method| -> Result<(Option<Found>, f64)> {
-        let begun = Instant::now();
+    let run = |method: Method| -> Result<Timed> {
+        let (begun, cpu) = (Instant::now(), cpu_seconds());
         let found = search(evaluator, method, None, &mut |_, _| {})?.ok();
-        Ok((found, begun.elapsed().as_secs_f64()))
+        Ok(Timed { found, seconds: begun.elapsed().as_secs_f64(), cpu: cpu_seconds() - cpu })
     };
-    let (degrees, before) = run(Method::Degrees)?;
-    let (exact, seconds) = run(Method::Exact)?;
-    let (Some(degrees), Some(exact)) = (degrees, exact) else {
+    let (degrees, exact) = (run(Method::Degrees)?, run(Method::Exact)?);
+    let (Some(a), Some(b)) = (&degrees.found, &exact.found) else {
         return Ok("no plan fits".to_string());
     };
-    let worth = |plan: &Evaluated| plan.serving.tokens_per_s_per_device;
-    let (a, b) = (worth(&degrees.best), worth(&exact.best));
-    let gap = exact.proof.as_ref().map_or(f64::NAN, |proof| proof.gap());
+    let worth = |found: &Found| found.best.serving.tokens_per_s_per_device;
+    let gap = b.proof.as_ref().map_or(f64::NAN, |proof| proof.gap());
     let mut line = format!(
-        "{a:>10.1} {b:>10.1} {:>6.3}x {:>8.1}% {before:>9.2} {seconds:>9.2}",
-        b / a,
-        gap * 100.0
+        "{:>10.1} {:>10.1} {:>6.3}x {:>8.1}% {:>9.2} {:>9.2} {:>9.2}",
+        worth(a),
+        worth(b),
+        worth(b) / worth(a),
+        gap * 100.0,
+        degrees.seconds,
+        exact.seconds,
+        exact.cpu
     );
     if let Some(limit) = evaluator.load.tpot_limit {
         let at = |plan: &Evaluated| evaluator.at_tpot(plan, limit);
-        if let (Some(a), Some(b)) = (at(&degrees.best)?, at(&exact.best)?) {
+        if let (Some(a), Some(b)) = (at(&a.best)?, at(&b.best)?) {
             line += &format!("  at the limit {a:.1} and {b:.1}, {:.3}x", b / a);
         }
     }
     Ok(line)
+}
+
+/// CPU seconds that the threads of this process took so far, where the system tells; else 0.
+fn cpu_seconds() -> f64 {
+    let ns = |task: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<f64>().ok()
+    };
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    tasks.filter_map(ns).sum::<f64>() / 1e9
 }
 
 /// Times every point at a batch.
@@ -158,8 +179,8 @@ fn points(evaluator: &Evaluator<'_>, batch: u64) -> Result<String> {
     };
     let timed = |of: &dyn Fn(usize) -> bool| -> Vec<f64> {
         let time = |cell: usize| {
-            let begun = Instant::now();
-            of(cell).then(|| begun.elapsed().as_secs_f64())
+            let begun = cpu_seconds();
+            of(cell).then(|| cpu_seconds() - begun)
         };
         (0..all.len()).filter_map(time).collect()
     };

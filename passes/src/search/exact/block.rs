@@ -59,6 +59,11 @@ impl Block {
         &mut self.costs[row * self.lanes..(row + 1) * self.lanes]
     }
 
+    /// All costs, row after row, to change.
+    pub fn all_mut(&mut self) -> &mut [f64] {
+        &mut self.costs
+    }
+
     /// A row to read and another one to change.
     pub fn pair(&mut self, from: usize, to: usize) -> (&[f64], &mut [f64]) {
         let n = self.lanes;

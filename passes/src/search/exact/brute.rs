@@ -169,6 +169,7 @@ fn at_spot(small: &Small, spot: &Spot, check: impl FnOnce([&Planes; 2])) {
             replicas: spot.replicas,
             stages: 1,
             largest: None,
+            known: Default::default(),
         })
     };
     check([&planes(spot.isl), &planes(1)]);

@@ -189,6 +189,7 @@ impl<'a> Scene<'a> {
             second: Second::Nothing,
             held: bindings(module, split, 1, self.evaluator.max_len),
             replicas: split,
+            known: Default::default(),
         }
     }
 

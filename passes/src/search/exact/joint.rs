@@ -75,6 +75,8 @@ struct Node {
     bound: f64,
     limits: Limits,
     prices: Prices,
+    /// A price of bytes that is near the one that bounds best, if one is known.
+    byte: Option<f64>,
 }
 
 impl Node {
@@ -84,7 +86,8 @@ impl Node {
         without.never.entry(name.clone()).or_default().insert(key);
         let mut with = self.limits;
         with.only.insert(name, key);
-        let node = |limits| Node { bound: self.bound, limits, prices: self.prices.clone() };
+        let Node { bound, byte, .. } = self;
+        let node = |limits| Node { bound, limits, prices: self.prices.clone(), byte };
         [node(with), node(without)]
     }
 }
@@ -143,6 +146,8 @@ const FOLLOWER: f64 = 0.5;
 /// One level of activations from the next, and how many there are at most.
 const LEVEL: f64 = 0.8;
 const LEVELS: usize = 8;
+/// A part of a price of bytes by which one is known well enough.
+const NEAR: f64 = 1e-3;
 /// A relative difference that is rounding.
 const EQUAL: f64 = 1e-9;
 
@@ -172,7 +177,7 @@ impl Joint<'_> {
     /// each of which is solved by itself, those with the least bound first.
     pub fn solve(&self, effort: Effort, known: &Prices) -> Option<Solved> {
         let free = Level { cap: None, room: self.room - self.least };
-        let dual = self.dual_within(known, free, &Limits::default(), effort.enough);
+        let dual = self.dual_within(known, free, (&Limits::default(), None), effort.enough);
         let (bound, price, priced) = dual?;
         if bound + self.target.constant >= effort.enough {
             return Some(Solved {
@@ -271,7 +276,8 @@ impl Joint<'_> {
         mut first: Option<Dual>,
     ) -> Option<Solved> {
         let mut solved = Solved { bound: 0.0, best: None, prices: Prices::default() };
-        let root = Node { bound: 0.0, limits: Limits::default(), prices: known.clone() };
+        let (limits, prices) = (Limits::default(), known.clone());
+        let root = Node { bound: 0.0, limits, prices, byte: None };
         let (mut open, mut upper, mut closed) = (vec![root], f64::INFINITY, f64::INFINITY);
         for count in 0.. {
             let least = (0..open.len()).min_by(|a, b| open[*a].bound.total_cmp(&open[*b].bound));
@@ -311,9 +317,9 @@ impl Joint<'_> {
     ) -> Option<Looked> {
         let mut prices = node.prices.clone();
         for round in 0..=rounds {
-            let dual = || self.dual_within(&prices, level, &node.limits, enough);
-            let dual = first.take().or_else(dual);
-            let (bound, _, priced) = dual?;
+            let dual = || self.dual_within(&prices, level, (&node.limits, node.byte), enough);
+            let (bound, byte, priced) = first.take().or_else(dual)?;
+            node.byte = Some(byte).filter(|byte| *byte > 0.0);
             if bound >= node.bound {
                 node.bound = bound;
                 node.prices = prices.clone();
@@ -394,36 +400,67 @@ impl Joint<'_> {
 
     /// A bound with memory as a price, that price, and what gave it: between optima that do not fit
     /// and ones that do, the price at which both cost the same is tried next. Any price bounds from
-    /// below, so the first one whose bound is high `enough` ends it.
+    /// below, so the first one whose bound is high `enough` ends it. `near` is a price that may be the
+    /// one looked for.
     fn dual_within(
         &self,
         prices: &Prices,
         level: Level,
-        limits: &Limits,
+        (limits, near): (&Limits, Option<f64>),
         enough: f64,
     ) -> Option<Dual> {
         let enough = enough - self.target.constant;
-        let mut low = self.at(0.0, prices, level, limits)?;
-        if low.bytes <= level.room || low.cost >= enough {
-            return Some((low.cost, 0.0, low));
+        let at = |price: f64| {
+            let found = self.at(price, prices, level, limits)?;
+            Some((found.cost + price * (found.bytes - level.room), price, found))
+        };
+        let fits = |dual: &Dual| dual.2.bytes <= level.room;
+        let (mut low, mut high): (Option<Dual>, Option<Dual>) = (None, None);
+        for price in near.into_iter().flat_map(|n| [n, n * (1.0 - NEAR), n * (1.0 + NEAR)]) {
+            // Just below a price at which memory suffices, or just above one at which it does not.
+            let known = if low.is_some() { price > near? } else { price <= near? };
+            if !known || (low.is_some() && high.is_some()) {
+                continue;
+            }
+            let next = at(price)?;
+            if next.0 >= enough {
+                return Some(next);
+            }
+            let to = if fits(&next) { &mut high } else { &mut low };
+            *to = Some(next);
         }
-        let mut high = self.at(DEAR, prices, level, limits)?;
-        if high.bytes > level.room {
+        if let (Some(low), Some(mut high)) = (&low, high.take_if(|_| low.is_some())) {
+            high.2.beyond = Some(low.2.stored());
+            return Some((high.0.max(low.0), high.1, high.2));
+        }
+        let mut low = match low {
+            Some(low) => low,
+            None => at(0.0)?,
+        };
+        if fits(&low) || low.0 >= enough {
+            return Some(low);
+        }
+        let mut high = match high {
+            Some(high) => high,
+            None => at(DEAR)?,
+        };
+        if !fits(&high) {
             return None;
         }
-        let mut last = (low.cost, 0.0);
+        let mut bound = (low.0, low.1);
         for _ in 0..=BYTE_PRICES {
-            let price = (high.cost - low.cost) / (low.bytes - high.bytes);
-            let next = self.at(price, prices, level, limits)?;
-            last = (next.cost + price * (next.bytes - level.room), price);
-            let least = next.cost + price * next.bytes;
-            if least >= (low.cost + price * low.bytes) * (1.0 - EQUAL) || last.0 >= enough {
+            let (a, b) = (&low.2, &high.2);
+            let next = at((b.cost - a.cost) / (a.bytes - b.bytes))?;
+            bound = (next.0, next.1);
+            let crossing = a.cost + next.1 * (a.bytes - level.room);
+            if next.0 >= crossing - EQUAL * crossing.abs() || next.0 >= enough {
                 break;
             }
-            if next.bytes <= level.room { high = next } else { low = next }
+            if fits(&next) { high = next } else { low = next }
         }
-        high.beyond = Some(low.stored());
-        Some((last.0, last.1, high))
+        let mut priced = high.2;
+        priced.beyond = Some(low.2.stored());
+        Some((bound.0, bound.1, priced))
     }
 
     /// Makes ways to lay parameters dearer for the phase that chose them, and cheaper for the other:

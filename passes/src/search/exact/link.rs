@@ -27,14 +27,21 @@ impl Link {
         (reader, to): (&Unit, &Table),
         point: &Point<'_>,
     ) -> Self {
-        let moves = Moves::new(bundle, point);
-        let map = roles(bundle, made, maker, true);
-        let out = map_states(&from.lattice, &moves.lattice, &map);
+        let makes = roles(bundle, made, maker, true);
+        let wants = roles(bundle, &reader.inputs, reader, false);
+        let moves = Moves::new(bundle, point, &|states| {
+            let ends = |table: &Table, map: &[Seen]| {
+                let states = map_states(&table.lattice, states, map).into_iter().enumerate();
+                states.filter(|(choice, _)| table.is_legal(*choice)).filter_map(|s| s.1).collect()
+            };
+            [ends(from, &makes), ends(to, &wants)]
+        });
+        let out = map_states(&from.lattice, &moves.lattice, &makes);
         let legal = |(choice, state): (usize, Option<State>)| {
             state.filter(|&s| from.is_legal(choice) && moves.is_legal(s))
         };
         let out = out.into_iter().enumerate().map(legal).collect();
-        let wanted = wanted(bundle, &moves, reader, to, point);
+        let wanted = wanted(bundle, &moves, (reader, &wants), to, point);
         Link { bundle: bundle.clone(), moves, out, wanted }
     }
 
@@ -105,12 +112,11 @@ impl Link {
 fn wanted(
     bundle: &Bundle,
     moves: &Moves,
-    reader: &Unit,
+    (reader, map): (&Unit, &[Seen]),
     to: &Table,
     point: &Point<'_>,
 ) -> Vec<Option<(State, Times)>> {
-    let map = roles(bundle, &reader.inputs, reader, false);
-    let states = map_states(&to.lattice, &moves.lattice, &map);
+    let states = map_states(&to.lattice, &moves.lattice, map);
     let mut prices = StepPrices::new(bundle, &moves.lattice, point);
     let whole = whole_at_use(bundle, reader);
     let none = Bindings::default();

@@ -10,11 +10,11 @@ use shardc_cost::serving::{Slopes, prefill_requests};
 use shardc_cost::time::Ns;
 
 /// Moves of the prices between phases at one look.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 3;
 /// Parts of a point that are looked into beyond the whole.
-const NODES: usize = 16;
+const NODES: usize = 6;
 /// Times that weights are taken anew at what they led to.
-const AIMS: usize = 3;
+const AIMS: usize = 2;
 /// A relative difference of a bound that is not worth another try.
 const CLOSE: f64 = 1e-4;
 /// Batches at which a span is bounded at most.

@@ -45,6 +45,7 @@ pub const BANS: &[&str] = &[
     "the requests of attention are split exactly over the replicas",
     "axes across nodes are at most two, of which one splits requests as far as nodes do",
     "operators that only pass values on are laid out as what they follow",
+    "of the axes that split one dimension, those across nodes come first",
     "values move in the order slice, reduce_scatter, all_reduce, all_to_all, all_gather",
     "equal layers are laid out equally, and stages hold balanced numbers of layers",
     "communication does not overlap with computation",

@@ -7,7 +7,7 @@
 //! the steps, without a matrix of states by states.
 
 use super::axes::{Axes, Lattice, Shifts, State};
-use super::block::{Block, Times, Weights, lower, weigh};
+use super::block::{Block, Times, Weights, add, lower, weigh};
 use super::dims::{Class, Dims};
 use super::table::Point;
 use super::unit::{Port, Unit};
@@ -17,7 +17,9 @@ use shardc_ir::dim::{Bindings, Dim};
 use shardc_ir::graph::{Func, Value};
 use shardc_ir::layout::ReduceKind;
 use shardc_ir::types::{Kind, Type};
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// Something that axes may be put to in a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,6 +189,25 @@ struct Pass {
     steps: Vec<(u32, u32, Times)>,
 }
 
+/// A step before it is priced.
+struct Step {
+    from: u32,
+    to: u32,
+    group: Group,
+    /// Whether parts change places.
+    turns: bool,
+}
+
+/// Steps of one kind between two roles before they are priced.
+struct Found {
+    from: Option<usize>,
+    to: Option<usize>,
+    steps: Vec<Step>,
+}
+
+/// The states in which bundles begin, and those that are wanted.
+pub(super) type Ends<'e> = &'e dyn Fn(&Lattice) -> [Vec<State>; 2];
+
 /// A bundle's states and steps at one point.
 #[derive(Clone, Debug)]
 pub(super) struct Moves {
@@ -195,11 +216,8 @@ pub(super) struct Moves {
     passes: Vec<Pass>,
 }
 
-/// For each pass, the step by which each state was reached last.
-pub(super) type Trail = Vec<Vec<u32>>;
-
-/// No step.
-const NONE: u32 = u32::MAX;
+/// The steps that lowered a cost, one after the other: pass and number in it.
+pub(super) type Trail = Vec<(u32, u32)>;
 
 impl Moves {
     /// Whether a state is legal.
@@ -207,71 +225,158 @@ impl Moves {
         self.legal[state]
     }
 
-    /// Prices all steps of a bundle.
-    pub fn new(bundle: &Bundle, point: &Point<'_>) -> Self {
+    /// Prices the steps on ways of a bundle from some of its states to others.
+    pub fn new(bundle: &Bundle, point: &Point<'_>, ends: Ends<'_>) -> Self {
         let lattice = bundle.lattice(point);
         let legal: Vec<bool> =
             (0..lattice.len()).map(|s| bundle.is_legal(&lattice, s, &point.step)).collect();
-        let mut pricing = StepPrices::new(bundle, &lattice, point);
         let mut moves = Moves { lattice, legal, passes: Vec::new() };
-        let splits: Vec<usize> =
-            (0..bundle.roles.len()).filter(|&i| bundle.roles[i] != Role::Pending).collect();
-        let pending = bundle.pending();
-        let mut order: Vec<(Option<usize>, Option<usize>)> = Vec::new();
-        order.extend(splits.iter().map(|&to| (None, Some(to))));
-        if pending.is_some() {
-            if bundle.values.iter().all(|c| c.scatters || !c.pends) {
-                order.extend(splits.iter().map(|&to| (pending, Some(to))));
-            }
-            order.push((pending, None));
-        }
-        for &from in &splits {
-            order.extend(splits.iter().filter(|&&to| to != from).map(|&to| (Some(from), Some(to))));
-        }
-        order.extend(splits.iter().map(|&from| (Some(from), None)));
-        for (from, to) in order {
-            let pass = moves.pass(bundle, from, to, point.axes, &mut pricing);
-            if !pass.steps.is_empty() {
-                moves.passes.push(pass);
-            }
-        }
+        let [begin, end] = ends(&moves.lattice).map(|states| {
+            let mut marked = vec![false; moves.lattice.len()];
+            states.into_iter().filter(|&s| moves.legal[s]).for_each(|s| marked[s] = true);
+            marked
+        });
+        let found = moves.find(bundle, point.axes, begin, end);
+        let mut pricing = StepPrices::new(bundle, &moves.lattice, point);
+        moves.passes = found
+            .into_iter()
+            .map(|Found { from, to, steps }| {
+                let price = |step: &Step| {
+                    let (before, after) = (step.from as State, step.to as State);
+                    let ends = ((from, to), (before, after));
+                    let mut times = pricing.step(bundle, ends.0, step.group, ends.1);
+                    if step.turns {
+                        times = add(times, pricing.turn(bundle, ends.0, ends.1));
+                    }
+                    (step.from, step.to, times)
+                };
+                Pass { from, to, steps: steps.iter().map(price).collect() }
+            })
+            .collect();
         moves
     }
 
-    fn pass(
+    /// The kinds of steps of a bundle, in the order in which ways take them. Nothing is brought to a
+    /// role that is never wanted, and nothing taken from one in which nothing begins.
+    fn order(
         &self,
         bundle: &Bundle,
-        from: Option<usize>,
-        to: Option<usize>,
+        begin: &[bool],
+        end: &[bool],
+    ) -> Vec<(Option<usize>, Option<usize>)> {
+        let used = |marked: &[bool], role: usize| {
+            let states = (0..self.lattice.len()).filter(|&s| marked[s]);
+            states.into_iter().any(|s| self.lattice.parts(s, role) > 1)
+        };
+        let splits = || (0..bundle.roles.len()).filter(|&i| bundle.roles[i] != Role::Pending);
+        let made: Vec<usize> = splits().filter(|&role| used(begin, role)).collect();
+        let wanted: Vec<usize> = splits().filter(|&role| used(end, role)).collect();
+        let mut order: Vec<(Option<usize>, Option<usize>)> = Vec::new();
+        order.extend(wanted.iter().map(|&to| (None, Some(to))));
+        if let Some(pending) = bundle.pending().filter(|&role| used(begin, role)) {
+            if bundle.values.iter().all(|c| c.scatters || !c.pends) {
+                order.extend(wanted.iter().map(|&to| (Some(pending), Some(to))));
+            }
+            order.push((Some(pending), None));
+        }
+        for &from in &made {
+            let others = wanted.iter().filter(|&&to| to != from);
+            order.extend(others.map(|&to| (Some(from), Some(to))));
+        }
+        order.extend(made.iter().map(|&from| (Some(from), None)));
+        order
+    }
+
+    /// All steps that lie on some way from where bundles begin to where they are wanted.
+    fn find(&self, bundle: &Bundle, axes: &Axes, begin: Vec<bool>, end: Vec<bool>) -> Vec<Found> {
+        let order = self.order(bundle, &begin, &end);
+        let mut reached = begin;
+        let mut found: Vec<Found> = (order.into_iter())
+            .map(|(from, to)| {
+                let steps = self.steps(bundle, axes, (from, to), &mut reached);
+                Found { from, to, steps }
+            })
+            .collect();
+        let mut needed = end;
+        for pass in found.iter_mut().rev() {
+            let mut kept: Vec<Step> = Vec::new();
+            for step in std::mem::take(&mut pass.steps).into_iter().rev() {
+                if needed[step.to as usize] {
+                    needed[step.from as usize] = true;
+                    kept.push(step);
+                }
+            }
+            kept.reverse();
+            pass.steps = kept;
+        }
+        found.retain(|pass| !pass.steps.is_empty());
+        found
+    }
+
+    /// The steps between two roles from states that are reached, which then reach others.
+    fn steps(
+        &self,
+        bundle: &Bundle,
         axes: &Axes,
-        pricing: &mut StepPrices<'_>,
-    ) -> Pass {
+        (from, to): (Option<usize>, Option<usize>),
+        reached: &mut [bool],
+    ) -> Vec<Step> {
         let shifts: Shifts = self.lattice.shifts(from, to);
-        let mut steps: Vec<(u32, u32, Times)> = Vec::new();
-        for state in (0..self.lattice.len()).filter(|&s| self.legal[s]) {
+        // Those with most axes to move first; of idle axes, those with fewest in use first.
+        let used = |state: State, on: usize| i32::from(self.lattice.count(state, on));
+        let key = |state: &State| match from {
+            Some(role) => -used(*state, role),
+            None => (0..self.lattice.uses()).map(|on| used(*state, on)).sum(),
+        };
+        let mut states: Vec<State> = (0..self.lattice.len()).filter(|&s| self.legal[s]).collect();
+        states.sort_by_cached_key(key);
+        let mut steps: Vec<Step> = Vec::new();
+        for state in states {
+            if !reached[state] {
+                continue;
+            }
             self.lattice.reached(state, &shifts, &mut |next, counts| {
                 if self.legal[next] {
-                    let group = axes.group(counts.iter().copied());
-                    let times = pricing.step(bundle, (from, to), group, (state, next));
-                    steps.push((state as u32, next as u32, times));
+                    reached[next] = true;
+                    steps.push(Step {
+                        from: state as u32,
+                        to: next as u32,
+                        group: axes.group(counts.iter().copied()),
+                        turns: self.turns(bundle, axes, (from, to), (state, next), counts),
+                    });
                 }
             });
         }
-        // Those with most axes to move first; of idle axes, those with fewest in use first.
-        let order: Vec<i32> = (0..self.lattice.len())
-            .map(|state| match from {
-                Some(role) => -i32::from(self.lattice.count(state, role)),
-                None => {
-                    (0..self.lattice.uses()).map(|u| i32::from(self.lattice.count(state, u))).sum()
-                }
-            })
-            .collect();
-        steps.sort_unstable_by_key(|s| (order[s.0 as usize], s.0, s.1));
-        Pass { from, to, steps }
+        steps
+    }
+
+    /// Whether parts must change places: of axes that split one dimension those across nodes come first,
+    /// so that no step takes or adds them while others stay.
+    fn turns(
+        &self,
+        bundle: &Bundle,
+        axes: &Axes,
+        (from, to): (Option<usize>, Option<usize>),
+        (state, next): (State, State),
+        counts: &[u8],
+    ) -> bool {
+        let splits = |role: usize| bundle.roles[role] != Role::Pending;
+        let inside = |state: State, role: usize| {
+            let kinds = axes.kinds.iter().enumerate().filter(|(_, kind)| !kind.across);
+            kinds.into_iter().any(|(k, _)| self.lattice.of_kind(state, k)[role] > 0)
+        };
+        let across = axes.kinds.iter().zip(counts).any(|(kind, n)| kind.across && *n > 0);
+        let stay = |state: State, role: Option<usize>| {
+            role.is_some_and(|role| splits(role) && inside(state, role))
+        };
+        across && (stay(next, from) || stay(state, to))
     }
 
     /// Lowers every state's cost to that of the cheapest way from any state.
     pub fn relax(&self, costs: &mut Block, weights: Weights) {
+        if costs.lanes() == 1 {
+            return self.relax_lane(costs.all_mut(), weights);
+        }
         let mut live: Vec<bool> =
             (0..costs.rows()).map(|r| costs.row(r).iter().any(|c| c.is_finite())).collect();
         for pass in &self.passes {
@@ -281,6 +386,16 @@ impl Moves {
                     let (from, to) = costs.pair(from as usize, to as usize);
                     lower(to, from, weigh(weights, times));
                 }
+            }
+        }
+    }
+
+    fn relax_lane(&self, costs: &mut [f64], weights: Weights) {
+        for &(from, to, times) in self.passes.iter().flat_map(|pass| &pass.steps) {
+            let begun = costs[from as usize];
+            if begun < f64::INFINITY {
+                let through = begun + weigh(weights, times);
+                costs[to as usize] = through.min(costs[to as usize]);
             }
         }
     }
@@ -302,17 +417,19 @@ impl Moves {
 
     /// As [`relax`](Self::relax) for a single beginning, remembering how each state was reached.
     pub fn trace(&self, costs: &mut [f64], weights: Weights) -> Trail {
-        let mut trail = Vec::with_capacity(self.passes.len());
-        for pass in &self.passes {
-            let mut reached = vec![NONE; costs.len()];
-            for (i, &(from, to, times)) in pass.steps.iter().enumerate() {
-                let through = costs[from as usize] + weigh(weights, times);
+        let mut trail = Trail::new();
+        for (pass, steps) in self.passes.iter().enumerate() {
+            for (i, &(from, to, times)) in steps.steps.iter().enumerate() {
+                let begun = costs[from as usize];
+                if begun == f64::INFINITY {
+                    continue;
+                }
+                let through = begun + weigh(weights, times);
                 if through < costs[to as usize] {
                     costs[to as usize] = through;
-                    reached[to as usize] = i as u32;
+                    trail.push((pass as u32, i as u32));
                 }
             }
-            trail.push(reached);
         }
         trail
     }
@@ -321,9 +438,10 @@ impl Moves {
     pub fn way(&self, trail: &Trail, state: State) -> (State, Vec<Move>, Times) {
         let (mut at, mut steps) = (state, Vec::new());
         let mut sum = [0.0; 2];
-        for (pass, reached) in self.passes.iter().zip(trail).rev() {
-            while reached[at] != NONE {
-                let (from, to, times) = pass.steps[reached[at] as usize];
+        for &(pass, i) in trail.iter().rev() {
+            let pass = &self.passes[pass as usize];
+            let (from, to, times) = pass.steps[i as usize];
+            if to as State == at {
                 sum = [sum[0] + times[0], sum[1] + times[1]];
                 steps.push(self.step(pass, from as State, to as State));
                 at = from as State;
@@ -358,7 +476,31 @@ pub(super) struct StepPrices<'a> {
     sizes: Vec<Vec<Sizes>>,
     /// Whether the first time is the second.
     same: bool,
-    known: HashMap<(&'static str, Group, u64, u64), f64>,
+    known: &'a KnownPrices,
+}
+
+/// Prices of collectives by name, group, and bytes of a device before and after.
+pub(super) type KnownPrices =
+    RefCell<HashMap<(&'static str, Group, u64, u64), f64, BuildHasherDefault<Mixed>>>;
+
+/// A quick hash of a few numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        /// An odd number near 2⁶⁴ over the golden ratio.
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(ODD);
+    }
 }
 
 /// What a value comes to on a device, by state: local bytes, and local types where it is routed.
@@ -379,13 +521,14 @@ impl Sizes {
 }
 
 impl<'a> StepPrices<'a> {
-    pub fn new(bundle: &Bundle, lattice: &Lattice, point: &Point<'a>) -> Self {
+    pub fn new(bundle: &Bundle, lattice: &Lattice, point: &'a Point<'_>) -> Self {
         let of = |carried: &Carried| {
             let binds = point.binds(&carried.ty.dims);
             binds.map(|bind| Sizes::new(carried, lattice, bind)).collect()
         };
         let sizes = bundle.values.iter().map(of).collect();
-        StepPrices { pricing: point.pricing, sizes, same: point.same(), known: HashMap::new() }
+        let known = &point.known;
+        StepPrices { pricing: point.pricing, sizes, same: point.same(), known }
     }
 
     /// Times of moving the axes of `group` from one role to another, all values one after another.
@@ -414,10 +557,37 @@ impl<'a> StepPrices<'a> {
         if self.same { [total[0]; 2] } else { total }
     }
 
+    /// Times in which parts of the values that a step moves change places, before it or after, where
+    /// they are smaller.
+    fn turn(
+        &self,
+        bundle: &Bundle,
+        (from, to): (Option<usize>, Option<usize>),
+        (before, after): (State, State),
+    ) -> Times {
+        let (_, fabric) = self.pricing.models();
+        let mut total = [0.0; 2];
+        for (carried, sizes) in bundle.values.iter().zip(&self.sizes) {
+            let split = |role: &Option<usize>| role.is_some() && carried.dims.contains(role);
+            if split(&from) || split(&to) {
+                for (sizes, sum) in sizes.iter().zip(&mut total) {
+                    let bytes = sizes.bytes[before].min(sizes.bytes[after]);
+                    *sum += fabric.send_recv(true, bytes).time.as_f64();
+                }
+            }
+        }
+        if self.same { [total[0]; 2] } else { total }
+    }
+
     pub fn known(&mut self, name: &'static str, group: Group, bytes: (u64, u64)) -> f64 {
         let (_, fabric) = self.pricing.models();
-        let price = || collective(name, group, bytes, &fabric).time.as_f64();
-        *self.known.entry((name, group, bytes.0, bytes.1)).or_insert_with(price)
+        let key = (name, group, bytes.0, bytes.1);
+        let known = self.known.borrow().get(&key).copied();
+        known.unwrap_or_else(|| {
+            let price = collective(name, group, bytes, &fabric).time.as_f64();
+            self.known.borrow_mut().insert(key, price);
+            price
+        })
     }
 }
 

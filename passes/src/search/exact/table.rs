@@ -3,6 +3,7 @@
 use super::axes::{Axes, Key, Lattice, State};
 use super::block::{Times, add};
 use super::group::Head;
+use super::moves::KnownPrices;
 use super::unit::{Port, Unit};
 use crate::evaluate::{Pricing, Shared, Work, price, work_of};
 use shardc_ir::dim::{Bindings, Dim, Sym};
@@ -31,6 +32,8 @@ pub(super) struct Point<'a> {
     pub stages: u64,
     /// The step whose activations memory must hold, where it is this phase's.
     pub largest: Option<Bindings>,
+    /// Collectives that were priced.
+    pub known: KnownPrices,
 }
 
 /// What a phase does in a step in which prompts ride.
