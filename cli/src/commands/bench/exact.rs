@@ -47,8 +47,8 @@ pub struct ExactArgs {
 pub fn run(args: &ExactArgs) -> Outcome {
     let title = match args.points {
         Some(batch) => format!(
-            "points at batch {batch}, CPU seconds of one thread\n{:>6} {:>11} {:>9} {:>11} {:>9}  case\n",
-            "points", "solve, mean", "most", "look, mean", "most"
+            "points at batch {batch}, CPU seconds of one thread\n{:>6} {:>9} {:>9}  case\n",
+            "points", "mean", "most"
         ),
         None => format!(
             "seconds and CPU seconds, {} threads\n{:>10} {:>10} {:>7} {:>9} {:>9} {:>9} {:>9}  case\n",
@@ -177,25 +177,14 @@ fn points(evaluator: &Evaluator<'_>, batch: u64) -> Result<String> {
         Ok(points) => points,
         Err(reason) => return Ok(format!("not searched: {reason}")),
     };
-    let timed = |of: &dyn Fn(usize) -> bool| -> Vec<f64> {
-        let time = |cell: usize| {
-            let begun = cpu_seconds();
-            of(cell).then(|| cpu_seconds() - begun)
-        };
-        (0..all.len()).filter_map(time).collect()
+    let timed = |cell: usize| {
+        let begun = cpu_seconds();
+        all.solve(cell, batch).map(|_| cpu_seconds() - begun)
     };
     // Surfaces of the machine are made when first asked for.
     all.solve(0, batch);
-    let solves = timed(&|cell| all.solve(cell, batch).is_some());
-    let looks = timed(&|cell| all.look(cell, batch).is_some());
-    let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len().max(1) as f64;
-    let most = |times: &[f64]| times.iter().copied().fold(0.0, f64::max);
-    Ok(format!(
-        "{:>6} {:>10.3}s {:>8.3}s {:>10.3}s {:>8.3}s",
-        solves.len(),
-        mean(&solves),
-        most(&solves),
-        mean(&looks),
-        most(&looks)
-    ))
+    let times: Vec<f64> = (0..all.len()).filter_map(timed).collect();
+    let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
+    let most = times.iter().copied().fold(0.0, f64::max);
+    Ok(format!("{:>6} {mean:>8.3}s {most:>8.3}s", times.len()))
 }

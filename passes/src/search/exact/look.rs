@@ -65,23 +65,6 @@ impl Scene<'_> {
         Some((self.look_with(cell, (1, most), &decode, None, reached)?, most))
     }
 
-    /// A look at a single batch, or at the largest that fits if that is smaller: the least time that a
-    /// request stays.
-    pub fn look_alone(&self, cell: &Cell, batch: u64) -> Option<f64> {
-        let decode = self.decode_planes(cell, self.service(cell).size(batch));
-        let most = self.largest_batch(cell, &decode);
-        let (batch, decode) = match batch > most {
-            true => (most, self.decode_planes(cell, self.service(cell).size(most))),
-            false => (batch, decode),
-        };
-        let look = if batch == 0 {
-            None
-        } else {
-            self.look_with(cell, (batch, batch), &decode, None, 0.0)
-        };
-        look.map(|look| look.seen.stays.iter().map(|known| known.least).fold(0.0, f64::max))
-    }
-
     /// Looks at a batch, with what was seen at a smaller one; `None` where nothing fits.
     pub fn look(
         &self,

@@ -60,11 +60,4 @@ impl<'a> Points<'a> {
         let Cell { stages, replicas, apart, .. } = *cell;
         Some(Point { stages, replicas, apart, least })
     }
-
-    /// Looks at a cell and batch as the search does: priced, both phases solved with one way to lay what is
-    /// stored within memory, bounded, and named. The least time that a request stays, ns; `None` where
-    /// nothing fits.
-    pub fn look(&self, cell: usize, batch: u64) -> Option<f64> {
-        self.scene.look_alone(&self.cells[cell], batch)
-    }
 }

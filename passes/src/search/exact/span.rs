@@ -84,7 +84,11 @@ impl<'s, 'a> Spans<'s, 'a> {
             }
             let closed = self.closed;
             let lot = self.most_promising();
-            let Some(most) = lot.first().map(|s| s.bound) else { break };
+            let Some(most) = lot.first().map(|s| s.bound) else {
+                let proven = self.closed <= self.reached() * (1.0 + WORTH);
+                self.stop = if proven { Stop::Proven } else { Stop::Settled };
+                break;
+            };
             // Nothing more is learnt of the bound; a few looks may still find a better plan.
             idle += usize::from(most <= closed);
             let reached = self.reached();
