@@ -3,7 +3,7 @@
 //! The evaluator prices kernels, and kernels hold several operators. What depends on neighbours is
 //! taken from the values of the model, which all ways to compute them share: which products read one
 //! operand and so become one kernel (each pays its part), and that the last product of routed experts
-//! stands for all of them. A sum pays for itself, where the evaluator charges the norm behind it.
+//! stands for all of them. A sum pays for what it adds to the norm behind it.
 
 use super::facts::Operator;
 use super::graph::{Graph, Held};
@@ -97,16 +97,22 @@ impl<'a> Pricer<'a> {
         }
     }
 
-    /// A sum of values of one shape. The evaluator charges two passes over it to the norm that follows
-    /// directly; here the sum pays them, wherever the norm and the collectives between them are.
+    /// A sum of values of one shape. Complete, it joins the norm behind it, which reads and writes one
+    /// value more; partial, a reduction follows, and the sum is a kernel of its own.
     fn sum(&self, operator: &Operator, left: &[(u32, u32)]) -> Option<u64> {
         let (Op::Add(add), [(layout, ty)]) = (&operator.op, left) else { return None };
         let result = self.local(*layout, *ty);
         let plain = add.dims.is_empty() && !matches!(result.kind, Kind::Routed { .. });
         plain.then(|| {
             let (pricer, fabric) = self.pricing.models();
-            let work = Work::Stream { values: vec![(result, 2)] };
-            price(&work, &pricer, &fabric, self.bind).time.get()
+            let passes = |n: u64| {
+                let work = Work::Stream { values: vec![(result.clone(), n)] };
+                price(&work, &pricer, &fabric, self.bind).time.get()
+            };
+            match self.graph.facts().layouts.get(*layout).is_partial() {
+                true => passes(3),
+                false => passes(4).saturating_sub(passes(2)),
+            }
         })
     }
 

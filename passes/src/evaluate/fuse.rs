@@ -1,7 +1,8 @@
 //! Which operators are kernels of their own: the fusions that engines make.
 //!
 //! - products of one operand with several weights of one format are one kernel;
-//! - additions join the norm that follows, which then reads and writes one value more;
+//! - additions join the norm that follows, which then reads and writes one value more; where a
+//!   collective stands between, they are kernels of their own;
 //! - activations, scales, biases, casts and changes of shape join their neighbours;
 //! - a rotation of keys joins that of queries;
 //! - of routed experts, all products and what stands between them are priced as one.
@@ -48,6 +49,9 @@ pub(super) fn kernel(func: &Func, inst: Inst) -> Kernel {
         (Op::Rope(_), _) if first.is_some_and(|t| t.rank() >= 5) => Kernel::Stream { extra: 0 },
         (Op::ArgMax(_), _) => Kernel::Sampling,
         (Op::Router(_) | Op::Embedding(_), _) => Kernel::Stream { extra: 0 },
+        (Op::Add(add), _) if !routed && add.dims.is_empty() && apart_from_norm(func, inst) => {
+            Kernel::Stream { extra: 0 }
+        }
         (Op::Softmax(_) | Op::Reduce(_), _) => Kernel::Stream { extra: 0 },
         (_, Family::Norm) => {
             Kernel::Stream { extra: if after_addition(func, inst) { 2 } else { 0 } }
@@ -81,4 +85,20 @@ fn after_addition(func: &Func, inst: Inst) -> bool {
         let data = &func.insts[i];
         data.results.contains(&operand) && matches!(&data.op, Op::Add(add) if add.dims.is_empty())
     })
+}
+
+/// Whether a norm reads the sum, and only after a collective: no kernel does both.
+fn apart_from_norm(func: &Func, inst: Inst) -> bool {
+    let sum = func.insts[inst].results[0];
+    let (mut moved, mut apart) = (vec![sum], false);
+    for data in func.body.iter().map(|&i| &func.insts[i]) {
+        let Some(operand) = data.operands.first().filter(|v| moved.contains(v)) else { continue };
+        match data.op.info().family {
+            Family::Collective => moved.extend(&data.results),
+            Family::Norm if *operand == sum => return false,
+            Family::Norm => apart = true,
+            _ => {}
+        }
+    }
+    apart
 }
