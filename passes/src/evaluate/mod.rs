@@ -73,6 +73,26 @@ impl StepModel {
         Ok(StepModel { stages: stages.map(|(i, p)| reader.program(p, i as u64)).collect() })
     }
 
+    /// The same step with a kernel for each product, where engines have one for all of an operand.
+    #[must_use]
+    pub fn with_products_apart(&self) -> StepModel {
+        let apart = |item: &Item| match &item.work {
+            Work::Gemm { batch, m, n, k, operands } => {
+                let one = |n: &Extent| Work::Gemm {
+                    batch: batch.clone(),
+                    m: m.clone(),
+                    n: vec![n.clone()],
+                    k: k.clone(),
+                    operands: *operands,
+                };
+                n.iter().map(|n| Item { work: one(n), ..item.clone() }).collect()
+            }
+            _ => vec![item.clone()],
+        };
+        let stage = |items: &Vec<Item>| items.iter().flat_map(apart).collect();
+        StepModel { stages: self.stages.iter().map(stage).collect() }
+    }
+
     /// Time of each stage, host time included.
     pub fn stage_times(&self, pricing: Pricing<'_>, bind: &Bindings) -> Vec<Ns> {
         self.stages.iter().map(|items| stage_time(items, pricing, bind)).collect()
@@ -140,8 +160,9 @@ pub(crate) fn work_on(
     cluster: &Cluster,
     wanted: &dyn Fn(Inst) -> bool,
 ) -> Vec<Work> {
-    let mesh = module.mesh.clone().unwrap_or_else(|| Mesh::new("m", []));
-    let reader = collect::Reader { module, mesh: &mesh, cluster, stages: 1 };
+    let none = Mesh::new("m", []);
+    let mesh = module.mesh.as_ref().unwrap_or(&none);
+    let reader = collect::Reader { module, mesh, cluster, stages: 1 };
     reader.some(func, wanted)
 }
 

@@ -2,6 +2,7 @@
 //! predictions are.
 
 mod accuracy;
+mod algebra;
 mod certificate;
 mod exact;
 mod fleet;
@@ -55,6 +56,7 @@ enum What {
     Exact(exact::ExactArgs),
     Search(search::SearchArgs),
     Fleet(fleet::FleetArgs),
+    Algebra(algebra::AlgebraArgs),
 }
 
 /// Runs the command.
@@ -65,6 +67,7 @@ pub fn run(args: &BenchArgs) -> Outcome {
         Some(What::Exact(args)) => return exact::run(args),
         Some(What::Search(args)) => return search::run(args),
         Some(What::Fleet(args)) => return fleet::run(args),
+        Some(What::Algebra(args)) => return algebra::run(args),
         None => {}
     }
     if let Some(table) = &args.serving {
