@@ -16,7 +16,7 @@ use shardc_ir::graph::Module;
 /// # Errors
 /// `S101` without a mesh, `S301` where rules contradict each other.
 pub fn saturate(module: &mut Module, _options: &Options) -> Result<Report> {
-    let graphs = explore(module, rules(), Budget::default())?;
+    let graphs = explore(module, &[], rules(), Budget::default())?;
     let added = |g: &Saturated| g.statistics.nodes.saturating_sub(g.statistics.seeds) as u64;
     let edits = graphs.iter().map(added).sum();
     let notes = graphs.iter().flat_map(|g| notes(module, g)).collect();

@@ -7,7 +7,7 @@ use shardc_ir::graph::Module;
 use shardc_ir::text::print;
 use shardc_ir::verify::verify;
 use shardc_passes::egraph::graph::{Held, Maker, SEED};
-use shardc_passes::egraph::module::{Saturated, explore};
+use shardc_passes::egraph::module::{Alternative, Saturated, explore};
 use shardc_passes::egraph::node::Node;
 use shardc_passes::egraph::{Budget, Prices, Room};
 use std::collections::{BTreeSet, HashMap};
@@ -71,6 +71,8 @@ pub struct Checked {
     pub used: BTreeSet<&'static str>,
     /// Programs that were run.
     pub runs: usize,
+    /// The programs, alternatives from 1 on, by whose operators of the model they compute.
+    pub forms: BTreeSet<usize>,
 }
 
 /// Saturates the graphs of a module at collective level with `rules`, takes `draws` programs out at
@@ -85,9 +87,23 @@ pub fn check(
     draws: u64,
     inputs: &Inputs,
 ) -> Result<Checked, String> {
+    check_with(module, &[], (rules, budget), draws, inputs)
+}
+
+/// As [`check`], with other programs put into the graphs beside the module's own.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_with(
+    module: &Module,
+    alternatives: &[Alternative],
+    (rules, budget): (&[Rule], Budget),
+    draws: u64,
+    inputs: &Inputs,
+) -> Result<Checked, String> {
     let told = |d: Box<shardc_ir::diag::Diagnostic>| format!("{d} {:?}", d.notes);
     let wanted = run_on_mesh(module, inputs, &How::default()).map_err(told)?;
-    let graphs = explore(module, rules, budget).map_err(told)?;
+    let graphs = explore(module, alternatives, rules, budget).map_err(told)?;
     let mut out = Checked::default();
     for graph in &graphs {
         let found = graph.statistics.fired.iter().filter(|f| f.1 > 0);
@@ -96,7 +112,7 @@ pub fn check(
         out.fired.extend(new.map(|f| f.0));
     }
     for draw in 0..draws {
-        let drawn = drawn(module, &graphs, rules, draw, &mut out.used)?;
+        let drawn = drawn(module, &graphs, rules, draw, &mut out)?;
         let context = |what: String| format!("draw {draw}: {what}\n{}", print(&drawn));
         verify(&drawn).map_err(|found| context(format!("{} {:?}", found[0], found[0].notes)))?;
         let got = run_on_mesh(&drawn, inputs, &How::default()).map_err(|d| context(told(d)))?;
@@ -114,7 +130,7 @@ fn drawn(
     graphs: &[Saturated],
     rules: &[Rule],
     seed: u64,
-    used: &mut BTreeSet<&'static str>,
+    checked: &mut Checked,
 ) -> Result<Module, String> {
     let mut out = module.clone();
     for graph in graphs {
@@ -126,8 +142,9 @@ fn drawn(
         let taken = taken.ok_or_else(|| format!("no program of @{}", explored.func.name))?;
         for node in &taken.nodes {
             let maker = prices.makers.get(node).copied().unwrap_or(SEED);
-            used.extend(rules.get(usize::from(maker)).map(|r| r.row.name));
+            checked.used.extend(rules.get(usize::from(maker)).map(|r| r.row.name));
         }
+        checked.forms.insert(taken.program);
         out.funcs[graph.func] = taken.func;
     }
     Ok(out)

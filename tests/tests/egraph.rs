@@ -7,8 +7,13 @@
 
 use shardc_interp::Inputs;
 use shardc_ir::algebra::{Condition, GROUPS, Plane, Row, Rule, Theme, rules};
-use shardc_passes::egraph::Budget;
-use shardc_tests::algebra::check;
+use shardc_ir::graph::Module;
+use shardc_passes::absorb_latent_attention::absorb_latent_attention;
+use shardc_passes::egraph::module::{Alternative, Equal};
+use shardc_passes::egraph::{Budget, Graph, saturate, seed};
+use shardc_passes::registry::{Options, resolve};
+use shardc_tests::algebra::{check, check_with};
+use shardc_tests::pins::pinned;
 use shardc_tests::program::Program;
 use shardc_tests::random::Random;
 use std::collections::BTreeSet;
@@ -59,6 +64,80 @@ fn wrong_rules_are_caught() {
         let outcome = planted(file, lhs, rhs);
         assert!(outcome.is_err(), "nobody noticed that {lhs} is not {rhs}");
     }
+}
+
+/// Every program `@other` of `tests/files/emerge` is in the graph of its `@plain`: seeding it adds no
+/// node.
+#[test]
+fn what_engines_do_by_hand_emerges() {
+    let mut seen = 0;
+    for entry in fs::read_dir(files("emerge")).unwrap() {
+        let path = entry.unwrap().path();
+        let module = Program::read(&fs::read_to_string(&path).unwrap()).unwrap().module;
+        let func = |name: &str| &module.funcs[module.func(name).unwrap()];
+        let mut graph = Graph::new(module.mesh.clone().unwrap());
+        seed(&mut graph, func("plain")).unwrap();
+        saturate(&mut graph, rules(), Budget::default());
+        assert_eq!(graph.disagreements(), Vec::<String>::new(), "{}", path.display());
+        let before = graph.size();
+        let seeded = seed(&mut graph, func("other")).unwrap();
+        assert_eq!(graph.size(), before, "{}", path.display());
+        assert!(!seeded.held.is_empty());
+        seen += 1;
+    }
+    assert!(seen >= 5, "{seen} cases");
+}
+
+/// A module with the layouts of the parameters of another, and nothing else decided.
+fn stored_like(mut module: Module, other: &Module) -> Module {
+    module.mesh.clone_from(&other.mesh);
+    for (func, like) in module.funcs.values_mut().zip(other.funcs.values()) {
+        let layouts: Vec<_> =
+            like.params.iter().map(|&p| like.values[p].sharding.clone()).collect();
+        func.values.values_mut().for_each(|v| v.sharding = None);
+        let params = func.params.clone();
+        for (param, sharding) in params.into_iter().zip(layouts) {
+            func.values[param].sharding = sharding;
+        }
+    }
+    module
+}
+
+/// Latent attention absorbed and expanded are one value in a graph that begins with both, whatever the
+/// layouts; programs of both forms come out, and give the same numbers.
+#[test]
+fn forms_of_latent_attention_are_equal() {
+    let source = fs::read_to_string(files("meaning").join("latent-attention.sir")).unwrap();
+    let program = Program::read(&source).unwrap();
+    let plain = &program.module;
+    let mut absorbed = plain.clone();
+    absorb_latent_attention(&mut absorbed, &Options::default()).unwrap();
+    let mut random = Random::of("latent-attention", 0);
+    let bind = program.bind(&mut random);
+    let main = plain.func("main").unwrap();
+    let inputs = program.inputs(&plain.funcs[main], &bind, &mut random).unwrap();
+    let sizes = plain.syms.iter().map(|(sym, data)| (data.name.clone(), bind.get(sym))).collect();
+    let options = Options { sizes, ..Options::default() };
+    let lower = "propagate-shardings,insert-reshards,reshard-to-collectives,optimize-collectives";
+    let lower = resolve(lower).unwrap();
+    let mut forms = BTreeSet::new();
+    for variant in 1..=12 {
+        let like = pinned(plain, &mut Random::of("latent-attention", variant));
+        let [own, other] = [plain, &absorbed].map(|module| {
+            let mut module = stored_like(module.clone(), &like);
+            lower.iter().for_each(|pass| drop(pass.apply(&mut module, &options).unwrap()));
+            module
+        });
+        for (own, other) in [(&own, &other), (&other, &own)] {
+            let name = || "ctx".to_string();
+            let equal = vec![Equal { func: "main".to_string(), own: name(), other: name() }];
+            let other = [Alternative { module: other.clone(), equal }];
+            let budget = Budget { nodes: 1_500, rounds: 12 };
+            let checked = check_with(own, &other, (rules(), budget), 4, &inputs).unwrap();
+            forms.extend(checked.forms);
+        }
+    }
+    assert_eq!(forms, BTreeSet::from([0, 1]), "one form never came out");
 }
 
 /// The tables of the page: rules by theme, then conditions.

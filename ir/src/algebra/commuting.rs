@@ -2,7 +2,7 @@
 //! computed apart. Sequence parallelism, row-parallel products, split keys and split vocabularies
 //! follow from these.
 
-use super::Condition::{Contracts, Flows};
+use super::Condition::{Contracts, Flows, Trades};
 use super::Row;
 
 /// The rules.
@@ -42,5 +42,13 @@ pub(super) const ROWS: &[Row] = &[
         rhs: "f(..gather)",
         when: &[Contracts],
         doc: "what parts reduce over apart, an operator reduces over at once after a gather",
+    },
+    Row {
+        name: "exchange-late",
+        lhs: "f(.. all_to_all[m](x) ..)",
+        rhs: "reduce_scatter[sum h](f(..gather x ..))",
+        when: &[Trades],
+        doc: "rows that would travel back to their tokens are added up where they are, for all tokens, \
+              and the sums are scattered: replicated experts with a masked sum",
     },
 ];

@@ -107,6 +107,8 @@ pub enum Condition {
     Flows,
     /// As [`Condition::Flows`], but the axes in question split a factor that `f` reduces.
     Contracts,
+    /// As [`Condition::Contracts`], but other factors lose the axes that the reduced one gains.
+    Trades,
     /// `f` is linear in the operand in question, and its other operands are complete.
     Linear,
     /// `f` is a sum of its operands.
@@ -115,7 +117,7 @@ pub enum Condition {
 
 impl Condition {
     /// Every kind of condition by name, with what it says.
-    pub const KINDS: [(&'static str, &'static str); 9] = [
+    pub const KINDS: [(&'static str, &'static str); 10] = [
         ("places", "lists that put exactly these axes on one dimension"),
         ("names", "axes that are exactly those of these lists"),
         ("joins", "lists that are two lists one after the other, dimension by dimension"),
@@ -123,6 +125,7 @@ impl Condition {
         ("moves", "moves of all axes from the one dimension of one list to that of another"),
         ("flows", "layouts on both sides of `f` come from one assignment of axes to its factors"),
         ("contracts", "as flows, and the axes split a factor that `f` reduces"),
+        ("trades", "as contracts, but other factors lose the axes that the reduced one gains"),
         ("linear", "`f` is linear in that operand, and the others are complete"),
         ("additive", "`f` is a sum of its operands"),
     ];
@@ -137,8 +140,9 @@ impl Condition {
             Condition::Moves { .. } => 4,
             Condition::Flows => 5,
             Condition::Contracts => 6,
-            Condition::Linear => 7,
-            Condition::Additive => 8,
+            Condition::Trades => 7,
+            Condition::Linear => 8,
+            Condition::Additive => 9,
         };
         Self::KINDS[at].0
     }

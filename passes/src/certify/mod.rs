@@ -62,7 +62,7 @@ pub fn certify(
 }
 
 /// The rewrites between the model and a logical program: where a value is made otherwise.
-fn rewrites(model: &Module, logical: &Module) -> Vec<Rewrite> {
+pub(crate) fn rewrites(model: &Module, logical: &Module) -> Vec<Rewrite> {
     let mut out = Vec::new();
     for after in logical.funcs.values() {
         let Some(before) = model.func(&after.name).map(|id| &model.funcs[id]) else { continue };

@@ -5,6 +5,7 @@
 
 use super::conditions::solutions;
 use super::exchange::{self, is_exchange};
+use super::facts::Lies;
 use super::flows::{adapted, completed, overridden};
 use super::graph::Graph;
 use super::matching::{Any, Bindings};
@@ -15,6 +16,7 @@ use shardc_ir::flow::{self, Assignment};
 use shardc_ir::layout::Layout;
 use shardc_ir::ops::{Op, OpInfo};
 use shardc_ir::rule::{FactorKind, PartialRule, Rule as Sharding};
+use std::sync::Arc;
 
 /// Adds what `rule` says of the place where its left side was found; returns whether anything is new.
 pub(super) fn apply(graph: &mut Graph, rule: &Rule, root: Id, bound: Bindings<'_>) -> bool {
@@ -150,14 +152,12 @@ impl Applier<'_, '_> {
         let assignment = match shown {
             Some((i, x)) => {
                 let layout = self.graph.layout(x)?.clone();
-                let dims = &site.rule.operands[i];
-                overridden(self.graph, &site, (flow::Side::Operand(i), dims), &layout)?
+                overridden(self.graph, &site, flow::Side::Operand(i), &layout)?
             }
             None => {
                 let layout = self.graph.layout(*self.roots.first()?)?.clone();
-                let dims = &site.rule.results[0];
-                let side = (flow::Side::Result(0), dims);
-                completed(self.graph, &site, overridden(self.graph, &site, side, &layout)?, &layout)
+                let split = overridden(self.graph, &site, flow::Side::Result(0), &layout)?;
+                completed(self.graph, &site, split, &layout)
             }
         };
         if !self.fits(&site, &assignment, shown) {
@@ -191,6 +191,7 @@ impl Applier<'_, '_> {
             },
             Condition::Additive => site.rule.partial == PartialRule::AllAlike,
             Condition::Contracts => changed().all(reduces) && changed().next().is_some(),
+            Condition::Trades => changed().any(reduces) && !changed().all(reduces),
             Condition::Flows => !changed().any(reduces),
             _ => true,
         })
@@ -205,26 +206,37 @@ pub(super) struct Site {
     /// The types of its results.
     pub types: Vec<u32>,
     /// Its sharding rule.
-    pub rule: std::sync::Arc<Sharding>,
+    pub rule: Arc<Sharding>,
     /// The axes of each factor.
     pub assignment: Assignment,
 }
 
 impl Site {
     /// Reads a node; `None` where layouts do not flow through it.
-    fn of(graph: &mut Graph, any: &Any) -> Option<Site> {
+    fn of(graph: &mut Graph, any: &Any) -> Option<Arc<Site>> {
         let super::node::Head::Local { op, outs } = any.node.head else { return None };
+        let held = any.node.args.iter().map(|&a| graph.held(a).map(|h| (h.layout, h.ty)));
+        let held: Vec<Lies> = held.collect::<Option<_>>()?;
+        let key = (op, held, graph.facts().outs.get(outs).clone());
+        if let Some(known) = graph.facts().memo.sites.get(&key) {
+            return known.clone();
+        }
+        let site = Site::read(graph, op, &key.1, &key.2).map(Arc::new);
+        graph.facts_mut().memo.sites.insert(key, site.clone());
+        site
+    }
+
+    fn read(graph: &mut Graph, op: u32, held: &[Lies], outs: &[Lies]) -> Option<Site> {
         if is_exchange(&graph.facts().ops.get(op).op) {
             return None;
         }
-        let outs = graph.facts().outs.get(outs).clone();
-        let held: Vec<_> = any.node.args.iter().map(|&a| graph.held(a)).collect::<Option<_>>()?;
-        let operands: Vec<u32> = held.iter().map(|h| h.ty).collect();
+        let operands: Vec<u32> = held.iter().map(|h| h.1).collect();
         let types: Vec<u32> = outs.iter().map(|(_, ty)| *ty).collect();
         let rule = graph.facts_mut().rule(op, &operands, &types)?;
         let facts = graph.facts();
-        let operands: Vec<&Layout> = held.iter().map(|h| facts.layouts.get(h.layout)).collect();
-        let results: Vec<&Layout> = outs.iter().map(|(l, _)| facts.layouts.get(*l)).collect();
+        let layout = |(layout, _): &Lies| facts.layouts.get(*layout);
+        let operands: Vec<&Layout> = held.iter().map(layout).collect();
+        let results: Vec<&Layout> = outs.iter().map(layout).collect();
         let assignment = flow::assign(&rule, &facts.mesh, &operands, &results).ok()?;
         Some(Site { op, types, rule, assignment })
     }

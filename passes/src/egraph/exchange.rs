@@ -11,17 +11,7 @@ use shardc_ir::ops::placement::ToPartial;
 
 /// Whether an operator leaves the value as it is and only changes how devices hold it.
 pub(super) fn is_exchange(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::AllGather(_)
-            | Op::AllSlice(_)
-            | Op::AllReduce(_)
-            | Op::ReduceScatter(_)
-            | Op::AllToAll(_)
-            | Op::CollectivePermute(_)
-            | Op::ToPartial(_)
-            | Op::Constraint(_)
-    )
+    op.is_exchange() || matches!(op, Op::ToPartial(_) | Op::Constraint(_))
 }
 
 /// The layout that an exchange leaves of a value with these extents; `None` where it does not fit.

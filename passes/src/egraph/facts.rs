@@ -1,8 +1,10 @@
 //! What is known of every class, and the tables behind the ids in nodes.
 
+use super::apply::Site;
 use super::node::{Head, Node};
 use egg::{Analysis, DidMerge, EGraph, Id};
 use shardc_ir::attr::AttrValue;
+use shardc_ir::flow::Assignment;
 use shardc_ir::layout::Layout;
 use shardc_ir::mesh::Mesh;
 use shardc_ir::ops::Op;
@@ -94,11 +96,25 @@ pub enum Known {
 /// An operator, and the types of its operands and results.
 type Signature = (u32, Vec<u32>, Vec<u32>);
 
+/// Layout and global type of what a device holds.
+pub type Lies = (u32, u32);
+
+/// What has been worked out of operators at layouts and types; it depends on nothing else.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memo {
+    /// Layouts that exchanges leave: by operator, and what they meet.
+    pub exchanged: HashMap<(u32, Lies), Option<u32>>,
+    /// Operators as their sharding rules see them: by operator, operands and results.
+    pub sites: HashMap<(u32, Vec<Lies>, Vec<Lies>), Option<Arc<Site>>>,
+    /// Layouts that operators leave: by operator, operands, types of the results, and assignment.
+    pub flows: HashMap<(u32, Vec<Lies>, Vec<u32>, Assignment), Option<Vec<u32>>>,
+}
+
 /// The analysis: tables, rules of operators, and unions that disagree.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The devices.
-    pub mesh: Mesh,
+    pub mesh: Arc<Mesh>,
     /// Operators.
     pub ops: Table<Operator>,
     /// Layouts in normal form.
@@ -109,6 +125,9 @@ pub struct Facts {
     pub type_lists: Table<Vec<u32>>,
     /// Lists of layouts and types.
     pub outs: Table<Vec<(u32, u32)>>,
+    by_op: HashMap<Op, u32>,
+    /// What has been worked out.
+    pub(super) memo: Memo,
     /// Sharding rules by operator and types of operands and results.
     rules: HashMap<Signature, Option<Arc<Rule>>>,
     /// Classes that were made equal and are not: a bug in a rule or in its application.
@@ -119,12 +138,14 @@ impl Facts {
     /// Empty tables.
     pub fn new(mesh: Mesh) -> Self {
         Facts {
-            mesh,
+            mesh: Arc::new(mesh),
             ops: Table::new(),
             layouts: Table::new(),
             types: Table::new(),
             type_lists: Table::new(),
             outs: Table::new(),
+            by_op: HashMap::new(),
+            memo: Memo::default(),
             rules: HashMap::new(),
             conflicts: Vec::new(),
         }
@@ -134,6 +155,16 @@ impl Facts {
     pub fn layout_id(&mut self, layout: &Layout) -> u32 {
         let normal = layout.normalise(&self.mesh);
         self.layouts.id(normal)
+    }
+
+    /// The id of an operator.
+    pub fn op_id(&mut self, op: Op) -> u32 {
+        if let Some(&id) = self.by_op.get(&op) {
+            return id;
+        }
+        let id = self.ops.id(Operator::of(op.clone()));
+        self.by_op.insert(op, id);
+        id
     }
 
     /// The sharding rule of an operator on operands of these types.

@@ -7,24 +7,19 @@ use egg::Id;
 use shardc_ir::algebra::Others;
 use shardc_ir::flow::{self, Assignment, Side};
 use shardc_ir::layout::{Layout, Partial, ReduceKind, axes};
-use shardc_ir::rule::{DimFactors, FactorKind};
+use shardc_ir::rule::FactorKind;
 
 /// The assignment of a site where the factors of one operand or result are split as `layout` says;
 /// `None` where that is illegal.
 pub(super) fn overridden(
     graph: &Graph,
     site: &Site,
-    (side, dims): (Side, &DimFactors),
+    side: Side,
     layout: &Layout,
 ) -> Option<Assignment> {
     let mesh = &graph.facts().mesh;
     let mut assignment = site.assignment.clone();
-    for (d, factors) in dims.iter().enumerate() {
-        let axes = layout.dims.get(d)?;
-        for (factor, own) in flow::deal(&site.rule, mesh, factors, axes, (side, d)).ok()? {
-            assignment.axes[factor] = own;
-        }
-    }
+    flow::deal_all(&site.rule, mesh, side, layout, &mut assignment).ok()?;
     flow::check(&site.rule, mesh, &assignment).ok()?;
     Some(assignment)
 }

@@ -48,9 +48,9 @@ pub fn gains(
         };
         of(class).or_else(part)
     };
-    let (before, after) = (explored.own_nodes(), &extracted.nodes);
+    let (before, after) = (explored.own_nodes(), &extracted.nodes[..]);
     let mut out: BTreeMap<Id, Gain> = BTreeMap::new();
-    for (nodes, is_new) in [(&before, false), (after, true)] {
+    for (nodes, is_new) in [(before, false), (after, true)] {
         for node in nodes {
             let Some(value) = value(node) else { continue };
             let name = names.get(&value).cloned().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The e-graph of one function: terms are added so that every device value joins its view.
 
 use super::exchange;
-use super::facts::{Facts, Known, Operator};
+use super::facts::{Facts, Known, Lies};
 use super::node::{Head, Node};
 use egg::{EGraph, Id};
 use shardc_ir::flow::{self, Assignment};
@@ -135,32 +135,42 @@ impl Graph {
 
     /// The id of an operator.
     pub fn op(&mut self, op: Op) -> u32 {
-        self.facts_mut().ops.id(Operator::of(op))
+        self.facts_mut().op_id(op)
     }
 
     /// An exchange of what a device holds; `None` where it does not fit. `target` is the layout that
     /// a permute leaves.
     pub fn exchange(&mut self, op: Op, x: Id, target: Option<&Layout>) -> Option<Id> {
         let held = self.held(x)?;
-        let facts = self.facts();
-        let from = facts.layouts.get(held.layout);
-        let to = match (&op, target) {
-            (Op::CollectivePermute(_) | Op::Constraint(_), Some(target)) => target.clone(),
-            _ => exchange::after(&op, from, &facts.types.get(held.ty).dims, &facts.mesh)?,
+        let given = target.filter(|_| matches!(op, Op::CollectivePermute(_) | Op::Constraint(_)));
+        let op = self.op(op);
+        let layout = match given {
+            Some(target) if !self.splits_well(target, held.ty) => return None,
+            Some(target) => self.facts_mut().layout_id(target),
+            None => self.exchanged(op, (held.layout, held.ty))?,
         };
-        let layout = self.facts_mut().layout_id(&to);
         if layout == held.layout {
             return Some(x);
         }
-        if !self.splits_well(&to, held.ty) {
-            return None;
-        }
         let outs = self.facts_mut().outs.id(vec![(layout, held.ty)]);
-        let op = self.op(op);
         let made = self.add(Head::Local { op, outs }, &[x]);
         let view = self.view(held.of, layout, held.ty);
         self.union(view, made);
         Some(view)
+    }
+
+    /// The layout that an exchange leaves; `None` where it does not fit.
+    fn exchanged(&mut self, op: u32, lies: Lies) -> Option<u32> {
+        if let Some(known) = self.facts().memo.exchanged.get(&(op, lies)) {
+            return *known;
+        }
+        let facts = self.facts();
+        let (from, dims) = (facts.layouts.get(lies.0), &facts.types.get(lies.1).dims);
+        let to = exchange::after(&facts.ops.get(op).op, from, dims, &facts.mesh);
+        let to = to.filter(|to| self.splits_well(to, lies.1));
+        let to = to.map(|to| self.facts_mut().layout_id(&to));
+        self.facts_mut().memo.exchanged.insert((op, lies), to);
+        to
     }
 
     /// Whether a layout splits a type into parts that the axes can make.
@@ -180,11 +190,32 @@ impl Graph {
         types: &[u32],
         assignment: &Assignment,
     ) -> Option<Vec<Id>> {
-        let held: Vec<Held> = args.iter().map(|&a| self.held(a)).collect::<Option<_>>()?;
-        let operands: Vec<u32> = held.iter().map(|h| h.ty).collect();
+        let held = args.iter().map(|&a| self.held(a).map(|h| (h.layout, h.ty)));
+        let held: Vec<Lies> = held.collect::<Option<_>>()?;
+        let key = (op, held, types.to_vec(), assignment.clone());
+        let left = match self.facts().memo.flows.get(&key) {
+            Some(known) => known.clone(),
+            None => {
+                let left = self.left(op, &key.1, types, assignment);
+                self.facts_mut().memo.flows.insert(key, left.clone());
+                left
+            }
+        };
+        left.map(|left| self.local(op, args, types, &left))
+    }
+
+    /// The layouts that an operator leaves under an assignment; `None` where layouts do not flow.
+    fn left(
+        &mut self,
+        op: u32,
+        held: &[Lies],
+        types: &[u32],
+        assignment: &Assignment,
+    ) -> Option<Vec<u32>> {
+        let operands: Vec<u32> = held.iter().map(|h| h.1).collect();
         let rule = self.facts_mut().rule(op, &operands, types)?;
         let facts = self.facts();
-        let layouts: Vec<&Layout> = held.iter().map(|h| facts.layouts.get(h.layout)).collect();
+        let layouts: Vec<&Layout> = held.iter().map(|h| facts.layouts.get(h.0)).collect();
         flow::check(&rule, &facts.mesh, assignment).ok()?;
         let fed = layouts.iter().enumerate().all(|(i, l)| {
             flow::operand_layout(&rule, assignment, i).normalise(&facts.mesh).dims == l.dims
@@ -199,20 +230,19 @@ impl Graph {
         // Several factors may stand behind one dimension: what is read off it must be the assignment.
         let left_refs: Vec<&Layout> = left.iter().collect();
         let read = flow::assign(&rule, &facts.mesh, &layouts, &left_refs);
-        let sound = sound && read.as_ref() == Ok(assignment);
-        (fed && sound).then(|| self.local(op, args, types, &left))
+        let sound = fed && sound && read.as_ref() == Ok(assignment);
+        sound.then(|| left.iter().map(|l| self.facts_mut().layout_id(l)).collect())
     }
 
-    /// An operator on what a device holds, with the layouts that it leaves.
-    pub fn local(&mut self, op: u32, args: &[Id], types: &[u32], left: &[Layout]) -> Vec<Id> {
-        let layouts: Vec<u32> = left.iter().map(|l| self.facts_mut().layout_id(l)).collect();
-        let outs = layouts.iter().copied().zip(types.iter().copied()).collect();
+    /// An operator on what a device holds, with the layouts that it leaves, by id.
+    pub fn local(&mut self, op: u32, args: &[Id], types: &[u32], left: &[u32]) -> Vec<Id> {
+        let outs = left.iter().copied().zip(types.iter().copied()).collect();
         let outs = self.facts_mut().outs.id(outs);
         let made = self.add(Head::Local { op, outs }, args);
         let made = self.parts(made, types.len());
         let of: Vec<Id> = args.iter().filter_map(|&a| self.held(a).map(|h| h.of)).collect();
         let values = self.value_op(op, &of, types);
-        let joined = made.iter().zip(values).zip(layouts.iter().zip(types));
+        let joined = made.iter().zip(values).zip(left.iter().zip(types));
         joined
             .map(|((&made, value), (&layout, &ty))| {
                 let view = self.view(value, layout, ty);

@@ -8,7 +8,7 @@ use shardc_ir::algebra::{AttrPattern, Pattern, Plane};
 use shardc_ir::attr::AttrValue;
 
 /// What the variables of a rule stand for at one place.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct Bindings<'r> {
     /// Classes by variable.
     pub terms: Vec<(&'r str, Id)>,
@@ -19,7 +19,7 @@ pub struct Bindings<'r> {
 }
 
 /// An operator that `f` stands for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Any {
     /// The node.
     pub node: Node,

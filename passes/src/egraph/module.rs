@@ -9,7 +9,7 @@ use super::gains::{Gain, gains};
 use super::graph::Graph;
 use super::price::Pricer;
 use super::saturate::{Budget, Statistics, saturate};
-use super::seed::seed;
+use super::seed::{Seeded, seed};
 use crate::codes;
 use crate::evaluate::Pricing;
 use crate::precondition;
@@ -19,6 +19,7 @@ use egg::Id;
 use shardc_ir::algebra::Rule;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::dim::Bindings;
+use shardc_ir::entity::EntityId;
 use shardc_ir::graph::{Def, Func, FuncId, Module};
 use shardc_ir::layers::Interface;
 use shardc_ir::layout::{Layout, Sharding};
@@ -34,6 +35,9 @@ use std::sync::Arc;
 /// Layouts of what layers carry that are tried with the model's function, the best for the layers
 /// alone first.
 const TRIED: usize = 3;
+
+/// States kept while layouts are ranked.
+const RANKING: usize = 250;
 
 /// Under which terms programs are judged.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +115,9 @@ pub struct Change {
     pub bound: u64,
     /// What changes, value by value, the largest gain first.
     pub gains: Vec<Gain>,
+    /// The program whose operators of the model are taken: 0 is the module's own, others are
+    /// alternatives.
+    pub program: usize,
 }
 
 /// A module with every function replaced by the cheapest program that its graph holds.
@@ -122,32 +129,85 @@ pub struct Rewritten {
     pub changes: Vec<Change>,
 }
 
-/// Saturates the graph of every function.
+/// Another program of the same model on the same devices, to choose from beside a module's own.
+#[derive(Clone, Debug)]
+pub struct Alternative {
+    /// The program at collective level.
+    pub module: Module,
+    /// Values that are equal by a rewrite of the model.
+    pub equal: Vec<Equal>,
+}
+
+/// Two values of one function in two programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Equal {
+    /// The function.
+    pub func: String,
+    /// The value in the program itself.
+    pub own: String,
+    /// The value in the other one.
+    pub other: String,
+}
+
+/// Saturates the graph of every function, with what alternatives have for it.
 ///
 /// # Errors
 /// `S301` where a rule made two values one that are not.
-pub fn explore(module: &Module, rules: &[Rule], budget: Budget) -> Result<Vec<Saturated>> {
-    module.funcs.keys().map(|id| explore_func(module, id, rules, budget)).collect()
+pub fn explore(
+    module: &Module,
+    alternatives: &[Alternative],
+    rules: &[Rule],
+    budget: Budget,
+) -> Result<Vec<Saturated>> {
+    let each = module.funcs.keys();
+    each.map(|id| explore_func(module, id, alternatives, (rules, budget))).collect()
 }
 
 fn explore_func(
     module: &Module,
     func: FuncId,
-    rules: &[Rule],
-    budget: Budget,
+    alternatives: &[Alternative],
+    (rules, budget): (&[Rule], Budget),
 ) -> Result<Saturated> {
     let mesh = precondition::mesh(module, "saturate")?;
     let mut graph = Graph::new(mesh);
     let program = &module.funcs[func];
-    let seeded = seed(&mut graph, program)?;
+    let mut programs = vec![(0, program.clone(), seed(&mut graph, program)?)];
+    for (number, alternative) in (1..).zip(alternatives) {
+        let other = alternative.module.func(&program.name);
+        let Some(other) = other.map(|id| &alternative.module.funcs[id]) else { continue };
+        if alternative.module.mesh != module.mesh || !takes_alike(program, other) {
+            continue;
+        }
+        let seeded = seed(&mut graph, other)?;
+        let equal = alternative.equal.iter().filter(|e| e.func == program.name);
+        for Equal { own, other: name, .. } in equal {
+            let of = |func: &Func, seeded: &Seeded, name: &str| {
+                let class = *seeded.held.get(&func.value(name)?.index())?;
+                graph.held(class).map(|h| h.of)
+            };
+            let (a, b) = (of(program, &programs[0].2, own), of(other, &seeded, name));
+            if let (Some(a), Some(b)) = (a, b) {
+                graph.union(a, b);
+            }
+        }
+        graph.rebuild();
+        programs.push((number, other.clone(), seeded));
+    }
     let statistics = saturate(&mut graph, rules, budget);
     if let Some(what) = graph.disagreements().first() {
         let message = format!("in the e-graph of @{}, {what}", program.name);
         let help = "this is a bug in a rule or its application; please report it with the program";
         return Err(Box::new(Diagnostic::error(codes::EGRAPH, message).help(help)));
     }
-    let explored = Explored::new(graph, program.clone(), seeded);
+    let explored = Explored::new(graph, programs);
     Ok(Saturated { func, explored, statistics })
+}
+
+/// Whether two functions take the same parameters.
+fn takes_alike(a: &Func, b: &Func) -> bool {
+    let types = |f: &Func| f.params.iter().map(|&p| f.ty(p).clone()).collect::<Vec<_>>();
+    types(a) == types(b) && a.returns.len() == b.returns.len()
 }
 
 /// Takes the cheapest program of every function out.
@@ -183,8 +243,8 @@ pub fn extract(
         let before = rewriting.price(func);
         let name = module.funcs[func].name.clone();
         let (after, bound) = (extracted.cost, extracted.bound);
-        let gains = rewriting.gains(func, &extracted);
-        changes.push(Change { func: name, times, before, after, bound, gains });
+        let (gains, program) = (rewriting.gains(func, &extracted), extracted.program);
+        changes.push(Change { func: name, times, before, after, bound, gains, program });
         out.funcs[func] = extracted.func;
     }
     Ok(Rewritten { module: out, changes })
@@ -257,10 +317,12 @@ impl<'a> Rewriting<'a> {
                 Some(known) => known.into_iter().filter(|l| own.contains(l)).collect(),
             });
         }
+        let own = functions.first().and_then(|&(id, _)| self.graph(id)).and_then(carried_now);
+        let others = common.into_iter().flatten().filter(|layout| Some(layout) != own.as_ref());
         let mut ranked: Vec<(u64, Layout)> = Vec::new();
-        for layout in common.into_iter().flatten() {
+        for layout in others {
             let cost = |&(id, times): &(FuncId, u64)| {
-                let taken = self.layer(id, Some(&layout))?;
+                let taken = self.layer(id, Some(&layout), RANKING)?;
                 Some(taken.cost.saturating_mul(times))
             };
             let costs: Option<Vec<u64>> = functions.iter().map(cost).collect();
@@ -274,7 +336,7 @@ impl<'a> Rewriting<'a> {
     }
 
     /// The cheapest program of a layer that carries a layout.
-    fn layer(&self, func: FuncId, carried: Option<&Layout>) -> Option<Extracted> {
+    fn layer(&self, func: FuncId, carried: Option<&Layout>, states: usize) -> Option<Extracted> {
         let explored = &self.graph(func)?.explored;
         let (mut given, mut wanted) = (explored.given(), explored.wanted());
         if let Some(layout) = carried {
@@ -283,7 +345,9 @@ impl<'a> Rewriting<'a> {
             wanted[result.0] = explored.view(result.1, layout)?;
         }
         let mut prices = self.pricers.get(&func)?.borrow_mut();
-        explored.extract(&mut *prices, self.terms.room, given, wanted)
+        let room = self.terms.room;
+        let room = Room { states: states.min(room.states), ..room };
+        explored.extract(&mut *prices, room, given, wanted)
     }
 
     /// Programs of all functions where layers carry a layout; `None` where there are none.
@@ -304,10 +368,11 @@ impl<'a> Rewriting<'a> {
             changed.funcs[taken.func] = taken.extracted.func.clone();
         }
         let extracted = match carried {
-            None => self.layer(layers.main, None),
+            None => self.layer(layers.main, None, usize::MAX),
             Some(_) => {
                 changed.funcs[layers.main] = self.around(&layers, &changed)?;
-                let main = explore_func(&changed, layers.main, self.rules, self.budget)?.explored;
+                let main =
+                    explore_func(&changed, layers.main, &[], (self.rules, self.budget))?.explored;
                 let Terms { pricing, bind, room } = self.terms;
                 let mut prices = Pricer::new(&main.graph, &changed, pricing, bind);
                 main.extract(&mut prices, room, main.given(), main.wanted())
@@ -321,7 +386,7 @@ impl<'a> Rewriting<'a> {
     }
 
     fn taken(&self, func: FuncId, times: u64, carried: Option<&Layout>) -> Option<Taken> {
-        self.layer(func, carried).map(|extracted| Taken { func, times, extracted })
+        self.layer(func, carried, usize::MAX).map(|extracted| Taken { func, times, extracted })
     }
 
     /// The model's function with what layers carry brought into the layout that `changed` has them
@@ -407,6 +472,13 @@ fn carried_values(explored: &Explored) -> Option<((usize, Id), (usize, Id))> {
     let value = of(explored.given().get(at))?;
     let result = of(explored.wanted().first())?;
     Some(((at, value), (0, result)))
+}
+
+/// The layout that a layer carries as it is.
+fn carried_now(saturated: &Saturated) -> Option<Layout> {
+    let explored = &saturated.explored;
+    let ((at, _), _) = carried_values(explored)?;
+    explored.graph.layout(*explored.given().get(at)?).cloned()
 }
 
 /// The complete layouts in which a layer has both what it takes and what it returns for it.

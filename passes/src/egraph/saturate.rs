@@ -6,7 +6,8 @@ use super::matching::{Bindings, Matcher};
 use super::node::Node;
 use egg::Id;
 use shardc_ir::algebra::Rule;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// How far a graph may grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +70,7 @@ pub fn saturate(graph: &mut Graph, rules: &[Rule], budget: Budget) -> Statistics
     let mut fired: Vec<(&'static str, usize, usize)> =
         rules.iter().map(|r| (r.row.name, 0, 0)).collect();
     let mut sizes: BTreeMap<Id, usize> = BTreeMap::new();
-    let mut rounds = 0;
+    let (mut rounds, mut done) = (0, HashSet::new());
     let stop = loop {
         let fresh = changed(graph, &mut sizes);
         if fresh.is_empty() {
@@ -79,7 +80,8 @@ pub fn saturate(graph: &mut Graph, rules: &[Rule], budget: Budget) -> Statistics
             break Stop::Rounds;
         }
         rounds += 1;
-        let found = search(graph, rules, &fresh);
+        let mut found = search(graph, rules, &fresh);
+        found.retain(|place| done.insert(mark(place)));
         if !round(graph, rules, found, budget.nodes, &mut fired) {
             break Stop::Nodes;
         }
@@ -89,11 +91,23 @@ pub fn saturate(graph: &mut Graph, rules: &[Rule], budget: Budget) -> Statistics
     Statistics { nodes: graph.size(), classes, seeds, rounds, stop, fired }
 }
 
+/// A place where a rule was found.
+type Place<'r> = (usize, Id, Bindings<'r>);
+
+/// What tells places apart, in 128 bits. Applied again at one place, a rule adds nothing.
+fn mark(place: &Place<'_>) -> [u64; 2] {
+    [0u8, 1].map(|salt| {
+        let mut hasher = DefaultHasher::new();
+        (salt, place).hash(&mut hasher);
+        hasher.finish()
+    })
+}
+
 /// Applies what was found; `false` where the budget of nodes is used up.
 fn round(
     graph: &mut Graph,
     rules: &[Rule],
-    found: Vec<(usize, Id, Bindings<'_>)>,
+    found: Vec<Place<'_>>,
     nodes: usize,
     fired: &mut [(&'static str, usize, usize)],
 ) -> bool {
@@ -122,11 +136,7 @@ fn changed(graph: &Graph, sizes: &mut BTreeMap<Id, usize>) -> BTreeSet<Id> {
 }
 
 /// Where rules can be applied, at nodes that have changed or whose operands have; by rule, then class.
-fn search<'r>(
-    graph: &Graph,
-    rules: &'r [Rule],
-    fresh: &BTreeSet<Id>,
-) -> Vec<(usize, Id, Bindings<'r>)> {
+fn search<'r>(graph: &Graph, rules: &'r [Rule], fresh: &BTreeSet<Id>) -> Vec<Place<'r>> {
     let mut classes: Vec<Id> = graph.egraph.classes().map(|c| c.id).collect();
     classes.sort_unstable();
     let is_fresh = |node: &Node| node.args.iter().any(|&a| fresh.contains(&graph.egraph.find(a)));

@@ -84,6 +84,7 @@ impl Seeder<'_> {
             .map(|&v| self.graph.facts_mut().types.id(self.func.ty(v).clone()))
             .collect();
         let op = self.graph.op(data.op.clone());
+        let left: Vec<u32> = left.iter().map(|l| self.graph.facts_mut().layout_id(l)).collect();
         let made = self.graph.local(op, &args, &types, &left);
         for (&value, made) in data.results.iter().zip(made) {
             self.held[value] = Some(made);

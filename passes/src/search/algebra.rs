@@ -4,13 +4,14 @@
 //! and the cheapest programs come out. A phase is taken only if the evaluator then finds the plan
 //! better, so a plan never gets worse.
 
-use super::candidate::{Evaluated, Evaluator, bindings};
+use super::candidate::{ByRule, Evaluated, Evaluator, bindings};
 use super::ready::{Priceable, Ready};
+use crate::certify::rewrites;
 use crate::codes;
-use crate::egraph::module::{Change, Terms, explore, extract};
+use crate::egraph::module::{Alternative, Change, Equal, Terms, explore, extract};
 use crate::egraph::{Budget, Room, STATES, Statistics};
 use crate::registry::{Options, Pass};
-use crate::strategy::megatron::Phase;
+use crate::strategy::megatron::{ExpertExchange, Phase};
 use shardc_ir::algebra::rules;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::graph::Module;
@@ -19,6 +20,9 @@ use std::collections::BTreeMap;
 
 /// The pass after which the e-graph sees a program.
 const BEFORE: &str = "optimize-collectives";
+
+/// What is seen before all passes.
+const FIRST: &str = "logical";
 
 /// The last pass, which runs on what comes out.
 const LOCALIZE: &str = "localize";
@@ -30,6 +34,8 @@ pub struct PhaseAlgebra {
     pub phase: Phase,
     /// The program at collective level, if it is better than what went in.
     pub program: Option<Module>,
+    /// The logical program that it computes, where that is another than the phase's own.
+    pub logical: Option<Module>,
     /// How the graphs grew, by function.
     pub statistics: Vec<(String, Statistics)>,
     /// What became of functions.
@@ -46,10 +52,9 @@ pub struct Algebra {
 }
 
 impl Algebra {
-    /// The program of a phase, if it was replaced.
-    pub fn program(&self, phase: Phase) -> Option<&Module> {
-        let of = self.phases.iter().find(|p| p.phase == phase);
-        of.and_then(|p| p.program.as_ref())
+    /// What became of a phase, if its program was replaced.
+    pub fn replaced(&self, phase: Phase) -> Option<&PhaseAlgebra> {
+        self.phases.iter().find(|p| p.phase == phase && p.program.is_some())
     }
 }
 
@@ -109,7 +114,9 @@ impl Evaluator<'_> {
         let spare = memory.usable.saturating_sub(memory.total());
         let room = Room { bytes: spare.saturating_add(memory.activations), states: STATES };
         let terms = Terms { pricing: self.pricing(), bind: &bind, room };
-        let graphs = explore(module, rules(), Budget::default())?;
+        let alternatives = self.alternatives(plan, phase, module);
+        let others: Vec<Alternative> = alternatives.iter().map(|(a, _)| a.clone()).collect();
+        let graphs = explore(module, &others, rules(), Budget::default())?;
         let out = extract(module, &graphs, terms, (rules(), Budget::default()))?;
         let name = |g: &crate::egraph::module::Saturated| module.funcs[g.func].name.clone();
         let statistics = graphs.iter().map(|g| (name(g), g.statistics.clone())).collect();
@@ -120,8 +127,86 @@ impl Evaluator<'_> {
                 Box::new(Diagnostic::error(codes::EGRAPH, message))
             })?;
         }
+        let logical = cheaper.then(|| self.computed(phase, &out.changes, &alternatives)).flatten();
         let program = cheaper.then_some(out.module);
-        Ok(PhaseAlgebra { phase, program, statistics, changes: out.changes })
+        Ok(PhaseAlgebra { phase, program, logical, statistics, changes: out.changes })
+    }
+
+    /// Other programs of a phase on the plan's mesh: as Megatron's rule lays them out with either way to
+    /// reach experts, and with latent attention in the form of the other phase. With each the phase
+    /// whose logical program it computes.
+    fn alternatives(
+        &self,
+        plan: &Evaluated,
+        phase: Phase,
+        module: &Module,
+    ) -> Vec<(Alternative, Phase)> {
+        let groups = self.groups(&plan.degrees);
+        if module.mesh.as_ref() != Some(&groups.mesh) {
+            return Vec::new();
+        }
+        let equal: Vec<Equal> = rewrites(self.prefill, self.decode)
+            .into_iter()
+            .map(|r| Equal { func: r.function, own: r.before, other: r.after })
+            .collect();
+        let turned = |e: &Equal| Equal { own: e.other.clone(), other: e.own.clone(), ..e.clone() };
+        let mut out: Vec<(Alternative, Phase)> = Vec::new();
+        for form in [Phase::Prefill, Phase::Decode] {
+            if form != phase && equal.is_empty() {
+                continue;
+            }
+            let equal = match (phase, form) {
+                (Phase::Prefill, Phase::Decode) => equal.clone(),
+                (Phase::Decode, Phase::Prefill) => equal.iter().map(turned).collect(),
+                _ => Vec::new(),
+            };
+            for exchange in [ExpertExchange::AllToAll, ExpertExchange::AllGather] {
+                let by = ByRule { degrees: &plan.degrees, exchange, groups: &groups, pins: &[] };
+                // What a rule's pins do not fit is no alternative.
+                let Ok(other) = self.collective(phase, form, &by) else { continue };
+                let known = out.iter().any(|(a, f)| *f == form && a.module == other);
+                if other != *module && !known {
+                    out.push((Alternative { module: other, equal: equal.clone() }, form));
+                }
+            }
+        }
+        out
+    }
+
+    /// The logical program of one phase in the layouts of another, at collective level.
+    fn collective(&self, phase: Phase, form: Phase, by: &ByRule<'_>) -> Result<Module> {
+        let mut found = None;
+        self.lower_form(phase, form, by, &mut |pass, module| {
+            if pass == BEFORE {
+                found = Some(module.clone());
+            }
+        })?;
+        let missing = || Diagnostic::error(codes::EGRAPH, format!("`{BEFORE}` did not run"));
+        found.ok_or_else(|| Box::new(missing()))
+    }
+
+    /// The logical program that the functions taken compute; `None` where it is the phase's own.
+    fn computed(
+        &self,
+        phase: Phase,
+        changes: &[Change],
+        alternatives: &[(Alternative, Phase)],
+    ) -> Option<Module> {
+        let mut logical = self.program(phase).clone();
+        let mut other = false;
+        for change in changes {
+            let Some((_, form)) = change.program.checked_sub(1).and_then(|i| alternatives.get(i))
+            else {
+                continue;
+            };
+            let source = self.program(*form);
+            let ids = logical.func(&change.func).zip(source.func(&change.func));
+            if let Some((own, from)) = ids.filter(|_| *form != phase) {
+                logical.funcs[own] = source.funcs[from].clone();
+                other = true;
+            }
+        }
+        other.then_some(logical)
     }
 
     /// The plan with these programs at collective level.
@@ -157,14 +242,22 @@ impl Evaluator<'_> {
     ) -> Result<super::Lowered> {
         let plain = Evaluated { algebra: None, ..plan.clone() };
         let mut lowered = self.lower_plan(&plain, &mut |phase, pass, module| {
-            if pass != LOCALIZE || algebra.program(phase).is_none() {
-                observe(phase, pass, module);
+            let replaced = algebra.replaced(phase);
+            match replaced.map(|p| p.logical.as_ref()) {
+                None => observe(phase, pass, module),
+                Some(None) if pass != LOCALIZE => observe(phase, pass, module),
+                Some(Some(logical)) if pass == FIRST => {
+                    let mesh = module.mesh.clone();
+                    observe(phase, pass, &Module { mesh, ..logical.clone() });
+                }
+                Some(_) => {}
             }
         })?;
         for (phase, module) in
             [(Phase::Prefill, &mut lowered.prefill.0), (Phase::Decode, &mut lowered.decode.0)]
         {
-            let Some(program) = algebra.program(phase) else { continue };
+            let replaced = algebra.replaced(phase).and_then(|p| p.program.as_ref());
+            let Some(program) = replaced else { continue };
             observe(phase, "extract", program);
             *module = self.localized(plan, program.clone())?;
             observe(phase, LOCALIZE, module);

@@ -215,11 +215,21 @@ impl<'a> Evaluator<'a> {
         by: &ByRule<'_>,
         observe: &mut dyn FnMut(Phase, &'static str, &Module),
     ) -> Result<(Module, Provenance)> {
+        self.lower_form(phase, phase, by, &mut |pass, module| observe(phase, pass, module))
+    }
+
+    /// Lowers the logical program of the phase `form` as Megatron's rule lays out another phase.
+    pub(super) fn lower_form(
+        &self,
+        phase: Phase,
+        form: Phase,
+        by: &ByRule<'_>,
+        observe: Observer<'_>,
+    ) -> Result<(Module, Provenance)> {
         let stage_layers = self.stages(by.degrees)?;
-        let observe: Observer<'_> = &mut |pass, module| observe(phase, pass, module);
         self.with_rule(phase, by, |lowering| {
             let lowering = Lowering { stage_layers: &stage_layers, ..*lowering };
-            lower(self.program(phase), &lowering, observe)
+            lower(self.program(form), &lowering, observe)
         })
     }
 

@@ -1,16 +1,22 @@
 //! The cheapest way through a space: dynamic programming over what is live between two operators.
 //!
 //! A state says which layouts of every live value have been made, so that what two readers share is
-//! paid once. States that cost more than a known solution, with the least that the rest can cost,
-//! are dropped. Where more states remain than the limit, the cheapest are kept, and the least of what
-//! the others could have come to bounds the optimum.
+//! paid once. Two kinds of states lead nowhere better and are dropped: those that cost more than a
+//! known solution, with the least that the rest can cost; and those that another one turns into by
+//! collectives without costing more ([`Turns`]). Where more states remain than the limit, the cheapest
+//! are kept, and the least of what the others could have come to bounds the optimum.
 
 use super::space::{Choice, Move, Space};
-use std::collections::{BTreeMap, HashMap};
+use super::turns::{Turns, bits};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-/// Most collectives in a row that lead a value from one layout to another, where so few do.
+/// Most collectives in a row that lead a value from one layout to another, but for the cheapest way.
 const MAX_WAY: usize = 3;
+
+/// Cheaper states that a state is compared with: the cheapest ones stand in for most of the others.
+const COMPARED: usize = 64;
 
 /// States kept between two operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +27,8 @@ pub(super) struct Limits {
     pub states: usize,
     /// Bytes that a device may hold beside what is stored.
     pub bytes: u64,
+    /// ns beyond which a program is of no use.
+    pub ceiling: u64,
 }
 
 /// One thing that is done, in order.
@@ -46,7 +54,56 @@ pub(super) struct Solution {
 }
 
 /// Layouts made of live values, by value.
-type Key = Vec<(u32, u64)>;
+pub(super) type Key = Vec<(u32, u64)>;
+
+/// A quick hash of short lists of numbers: a product with an odd constant (that of the golden ratio)
+/// and a rotation for each.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0.rotate_left(26) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 32;
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+}
+
+/// States between two operators, in the order in which they were met.
+#[derive(Debug, Default)]
+struct Layer {
+    at: HashMap<Key, usize, BuildHasherDefault<Mixed>>,
+    states: Vec<(Key, Entry)>,
+}
+
+impl Layer {
+    /// Keeps the cheaper of two entries for a state; of equal ones the earlier.
+    fn offer(&mut self, key: Key, entry: Entry) {
+        match self.at.get(&key) {
+            Some(&at) if self.states[at].1.cost <= entry.cost => {}
+            Some(&at) => self.states[at].1 = entry,
+            None => {
+                self.at.insert(key.clone(), self.states.len());
+                self.states.push((key, entry));
+            }
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -64,27 +121,24 @@ struct Way {
     moves: Vec<usize>,
 }
 
-/// Finds the cheapest program; `None` where none stays within the limit on bytes.
-pub(super) fn solve(space: &Space, limits: Limits) -> Option<Solution> {
+/// The cheapest program, if there is one within the limits, and the ns that none undercuts.
+pub(super) fn solve(space: &Space, limits: Limits) -> (Option<Solution>, u64) {
     let mut finder = Finder::new(space, limits.bytes);
     finder.own = true;
-    let own = finder.run(limits.states, u64::MAX);
+    let own = finder.run(limits.states, limits.ceiling);
     finder.own = false;
     finder.ways.clear();
-    let first = finder.run(limits.first, own.as_ref().map_or(u64::MAX, |s| s.cost));
-    let first = match (own, first) {
-        (Some(a), Some(b)) if a.cost < b.cost => Some(a),
-        (own, first) => first.or(own),
-    };
-    let ceiling = first.as_ref().map_or(u64::MAX, |s| s.cost);
-    let best = finder.run(limits.states, ceiling);
-    match (first, best) {
-        (Some(a), Some(b)) if a.cost <= b.cost => {
-            Some(Solution { bound: b.bound.min(a.cost), ..a })
-        }
-        (Some(a), None) => Some(Solution { bound: finder.dropped.min(a.cost), ..a }),
-        (_, best) => best,
+    let known = |s: &Option<Solution>| s.as_ref().map_or(limits.ceiling, |s| s.cost);
+    let first = finder.run(limits.first, known(&own));
+    // Nothing was dropped: what was found is the best.
+    if finder.dropped == u64::MAX {
+        let bound = known(&first);
+        return (first, bound);
     }
+    let first = first.or(own);
+    let best = finder.run(limits.states, known(&first));
+    let bound = finder.dropped.min(known(&best)).min(known(&first));
+    (best.or(first).map(|s| Solution { bound, ..s }), bound)
 }
 
 struct Finder<'a> {
@@ -95,18 +149,16 @@ struct Finder<'a> {
     /// The least that the operators from here on can cost.
     rest: Vec<u64>,
     ways: HashMap<(usize, u64, usize), Arc<Vec<Way>>>,
+    turns: Turns,
     /// The least that a dropped state could have come to.
     dropped: u64,
 }
 
 impl<'a> Finder<'a> {
     fn new(space: &'a Space, bytes: u64) -> Self {
-        let mut rest = vec![0u64; space.steps.len() + 1];
-        for (at, step) in space.steps.iter().enumerate().rev() {
-            let least = step.choices.iter().map(|c| c.cost).min().unwrap_or(0);
-            rest[at] = rest[at + 1].saturating_add(least);
-        }
-        Finder { space, bytes, own: false, rest, ways: HashMap::new(), dropped: u64::MAX }
+        let (ways, turns) = (HashMap::new(), Turns::of(space));
+        let rest = turns.rest(space);
+        Finder { space, bytes, own: false, rest, ways, turns, dropped: u64::MAX }
     }
 
     fn run(&mut self, limit: usize, ceiling: u64) -> Option<Solution> {
@@ -121,21 +173,21 @@ impl<'a> Finder<'a> {
             .collect();
         let nothing = Entry { cost: 0, peak: 0, parent: 0, acts: Vec::new() };
         let mut arena: Vec<Entry> = vec![nothing];
-        let mut states: BTreeMap<Key, usize> = BTreeMap::from([(start, 0)]);
+        let mut states: Vec<(Key, usize)> = vec![(start, 0)];
         for at in 0..self.space.steps.len() {
-            let mut next: BTreeMap<Key, Entry> = BTreeMap::new();
-            for (key, &entry) in &states {
-                let from = (arena[entry].cost, arena[entry].peak, entry);
+            let mut next = Layer::default();
+            for (key, entry) in &states {
+                let from = (arena[*entry].cost, arena[*entry].peak, *entry);
                 self.step(at, key, from, ceiling, &mut next);
             }
             states = self.keep(next, at + 1, limit, &mut arena);
         }
-        let mut last: BTreeMap<Key, Entry> = BTreeMap::new();
-        for (key, &entry) in &states {
-            let from = Entry { parent: entry, acts: Vec::new(), ..arena[entry].clone() };
+        let mut last = Layer::default();
+        for (key, entry) in &states {
+            let from = Entry { parent: *entry, acts: Vec::new(), ..arena[*entry].clone() };
             self.deliver(key, from, ceiling, &mut last);
         }
-        let best = last.into_values().min_by_key(|e| e.cost)?;
+        let best = last.states.into_iter().map(|(_, e)| e).min_by_key(|e| e.cost)?;
         let (cost, peak) = (best.cost, best.peak);
         let mut acts = vec![best.acts];
         let mut at = best.parent;
@@ -147,26 +199,31 @@ impl<'a> Finder<'a> {
         Some(Solution { cost, bound: self.dropped.min(cost), peak, acts: acts.concat() })
     }
 
-    /// Keeps the cheapest states of a layer.
+    /// Keeps the cheapest states of a layer, cheapest first, without those that lead nowhere better.
     fn keep(
         &mut self,
-        next: BTreeMap<Key, Entry>,
+        next: Layer,
         at: usize,
         limit: usize,
         arena: &mut Vec<Entry>,
-    ) -> BTreeMap<Key, usize> {
-        let mut sorted: Vec<(Key, Entry)> = next.into_iter().collect();
-        if sorted.len() > limit {
-            sorted.sort_by(|a, b| (a.1.cost, &a.0).cmp(&(b.1.cost, &b.0)));
-            let left = sorted[limit].1.cost.saturating_add(self.rest[at]);
-            self.dropped = self.dropped.min(left);
-            sorted.truncate(limit);
-        }
-        let mut place = |(key, entry): (Key, Entry)| {
+    ) -> Vec<(Key, usize)> {
+        let mut sorted = next.states;
+        sorted.sort_unstable_by(|a, b| (a.1.cost, &a.0).cmp(&(b.1.cost, &b.0)));
+        let mut kept: Vec<(Key, usize)> = Vec::new();
+        for (key, entry) in sorted {
+            let cheaper = kept.iter().take(COMPARED).map(|(k, e)| (k, arena[*e].cost));
+            if !self.own && self.turns.reached((&key, entry.cost), cheaper) {
+                continue;
+            }
+            if kept.len() == limit {
+                let left = entry.cost.saturating_add(self.rest[at]);
+                self.dropped = self.dropped.min(left);
+                break;
+            }
             arena.push(entry);
-            (key, arena.len() - 1)
-        };
-        sorted.drain(..).map(&mut place).collect()
+            kept.push((key, arena.len() - 1));
+        }
+        kept
     }
 
     /// All states after one more operator.
@@ -176,7 +233,7 @@ impl<'a> Finder<'a> {
         key: &Key,
         (cost, peak, parent): (u64, u64, usize),
         ceiling: u64,
-        next: &mut BTreeMap<Key, Entry>,
+        next: &mut Layer,
     ) {
         let space = self.space;
         for (c, choice) in space.steps[at].choices.iter().enumerate() {
@@ -191,31 +248,40 @@ impl<'a> Finder<'a> {
                 let mut key = given(key, choice);
                 let held = self.held(&key);
                 if held > self.bytes {
+                    self.outgrows(entry.cost.saturating_add(self.rest[at + 1]));
                     continue;
                 }
                 entry.peak = entry.peak.max(held);
                 key.retain(|(v, _)| !space.steps[at].dies.contains(&(*v as usize)));
-                offer(next, key, entry);
+                next.offer(key, entry);
             }
         }
     }
 
+    /// Notes a state that does not fit. It may have stood in for one that was dropped and holds less, so
+    /// what it would have come to is a bound only.
+    fn outgrows(&mut self, least: u64) {
+        self.dropped = self.dropped.min(least);
+    }
+
     /// States in which everything returned has been made.
-    fn deliver(&mut self, key: &Key, from: Entry, ceiling: u64, last: &mut BTreeMap<Key, Entry>) {
+    fn deliver(&mut self, key: &Key, from: Entry, ceiling: u64, last: &mut Layer) {
         let returns = self.space.returns.clone();
         for (key, mut entry) in self.fed(key, from, &returns, ceiling) {
             let held = self.held(&key);
-            if held <= self.bytes {
-                entry.peak = entry.peak.max(held);
-                offer(last, key, entry);
+            if held > self.bytes {
+                self.outgrows(entry.cost);
+                continue;
             }
+            entry.peak = entry.peak.max(held);
+            last.offer(key, entry);
         }
     }
 
     fn held(&self, key: &Key) -> u64 {
         let of = |&(value, mask): &(u32, u64)| {
-            let views = self.space.values[value as usize].views.iter().enumerate();
-            views.filter(|(i, _)| mask >> i & 1 == 1).map(|(_, v)| v.bytes).sum::<u64>()
+            let views = &self.space.values[value as usize].views;
+            bits(mask).map(|i| views[i].bytes).fold(0, u64::saturating_add)
         };
         key.iter().map(of).fold(0, u64::saturating_add)
     }
@@ -259,9 +325,7 @@ impl<'a> Finder<'a> {
         let mut found = Vec::new();
         let start = Way { cost: 0, mask, moves: Vec::new() };
         self.explore(value, start, target, &mut found);
-        if found.is_empty() {
-            found.extend(self.shortest(value, mask, target));
-        }
+        found.extend(self.shortest(value, mask, target));
         found.sort_by_key(|way| (way.cost, way.moves.len()));
         let mut kept: Vec<Way> = Vec::new();
         for way in found {
@@ -344,15 +408,4 @@ fn given(mut key: Key, choice: &Choice) -> Key {
     }
     key.sort_unstable();
     key
-}
-
-/// Keeps the cheaper of two entries for a state; of equal ones the earlier.
-fn offer(states: &mut BTreeMap<Key, Entry>, key: Key, entry: Entry) {
-    match states.get_mut(&key) {
-        Some(known) if known.cost <= entry.cost => {}
-        Some(known) => *known = entry,
-        None => {
-            states.insert(key, entry);
-        }
-    }
 }

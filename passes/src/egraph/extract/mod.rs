@@ -11,16 +11,17 @@ mod order;
 mod space;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use super::graph::Graph;
 use super::node::{Head, Node};
 use super::price::Prices;
 use super::seed::Seeded;
 use egg::Id;
-use frontier::{Limits, solve};
+use frontier::{Limits, Solution, solve};
 use order::Forms;
 use shardc_ir::entity::EntityId;
-use shardc_ir::graph::Func;
+use shardc_ir::graph::{Func, InstData, Value};
 use shardc_ir::layout::Layout;
 use space::{Ends, Index, Space};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,8 +35,8 @@ pub struct Room {
     pub states: usize,
 }
 
-/// States kept by default: what a layer of DeepSeek-V3 needs in a second.
-pub const STATES: usize = 4_000;
+/// States kept by default: more found nothing better on the shipped models.
+pub const STATES: usize = 1_000;
 
 /// A program taken out of a graph.
 #[derive(Clone, Debug)]
@@ -50,6 +51,8 @@ pub struct Extracted {
     pub peak: u64,
     /// The nodes it consists of.
     pub nodes: Vec<Node>,
+    /// The program that the graph was seeded with whose operators of the model these are.
+    pub program: usize,
 }
 
 impl Extracted {
@@ -69,13 +72,43 @@ pub struct Explored {
     /// Where its values are.
     pub seeded: Seeded,
     index: Index,
+    /// Of the program, then of every other one that computes something by other operators of the
+    /// model: these operators, as nodes over values of the model.
+    forms: Vec<Form>,
+    /// The nodes of the program, each once, in order.
+    own: Vec<Node>,
+}
+
+/// By which operators of the model a program computes.
+#[derive(Clone, Debug)]
+struct Form {
+    /// Which program: 0 is the first that the graph was seeded with.
+    program: usize,
+    operators: Vec<Node>,
 }
 
 impl Explored {
-    /// A graph that is not changed any more.
-    pub fn new(graph: Graph, func: Func, seeded: Seeded) -> Self {
+    /// A graph that is not changed any more, with the programs that it was seeded with and their
+    /// numbers, the one that is to be replaced first.
+    ///
+    /// # Panics
+    /// Without a program.
+    pub fn new(graph: Graph, mut programs: Vec<(usize, Func, Seeded)>) -> Self {
         let index = Index::of(&graph);
-        Explored { graph, func, seeded, index }
+        let mut forms: Vec<Form> = Vec::new();
+        for (program, func, seeded) in &programs {
+            let operators = own_operators(&graph, func, seeded);
+            let same = |f: &Form| {
+                let set = |nodes: &[Node]| nodes.iter().cloned().collect::<BTreeSet<_>>();
+                set(&f.operators) == set(&operators)
+            };
+            if !forms.iter().any(same) {
+                forms.push(Form { program: *program, operators });
+            }
+        }
+        let (_, func, seeded) = programs.swap_remove(0);
+        let own = own_nodes(&graph, &func, &seeded);
+        Explored { graph, func, seeded, index, forms, own }
     }
 
     /// The classes of the parameters as the program has them.
@@ -88,8 +121,8 @@ impl Explored {
         self.classes(&self.func.returns)
     }
 
-    fn classes(&self, values: &[shardc_ir::graph::Value]) -> Vec<Id> {
-        let of = |v: &shardc_ir::graph::Value| self.seeded.held.get(&v.index());
+    fn classes(&self, values: &[Value]) -> Vec<Id> {
+        let of = |v: &Value| self.seeded.held.get(&v.index());
         values.iter().filter_map(of).map(|&id| self.graph.egraph.find(id)).collect()
     }
 
@@ -104,40 +137,8 @@ impl Explored {
     /// The classes of a value's views with their layouts.
     pub fn views(&self, value: Id) -> Vec<(Id, &Layout)> {
         let value = self.graph.egraph.find(value);
-        let mut out: Vec<Id> = self
-            .graph
-            .egraph
-            .classes()
-            .filter(|c| self.graph.held(c.id).is_some_and(|h| h.of == value))
-            .map(|c| c.id)
-            .collect();
-        out.sort_unstable();
-        out.into_iter().filter_map(|id| Some((id, self.graph.layout(id)?))).collect()
-    }
-
-    /// The program's own operators, as nodes over values of the model.
-    fn operators(&self) -> Vec<Node> {
-        let of = |v: &shardc_ir::graph::Value| {
-            let class = *self.seeded.held.get(&v.index())?;
-            self.graph.held(class).map(|h| h.of)
-        };
-        let insts = self.func.body.iter().map(|&i| &self.func.insts[i]);
-        let mut out = Vec::new();
-        for data in insts {
-            let Some(result) = data.results.first().and_then(of) else { continue };
-            let args: Option<Vec<Id>> = data.operands.iter().map(of).collect();
-            let made = self.graph.egraph[result].nodes.iter().flat_map(|node| match node.head {
-                Head::Part(_) => self.graph.egraph[node.args[0]].nodes.clone(),
-                _ => vec![node.clone()],
-            });
-            let nodes = made.map(|n| order::canonical(&self.graph, &n));
-            let mut own = nodes.filter(|n| {
-                let Head::Logic { op, .. } = n.head else { return false };
-                self.graph.facts().ops.get(op).op == data.op && Some(&n.args) == args.as_ref()
-            });
-            out.extend(own.next());
-        }
-        out
+        let views = self.index.views(value).iter();
+        views.filter_map(|&id| Some((id, self.graph.layout(id)?))).collect()
     }
 
     /// Names of values of the model: those of the program.
@@ -161,32 +162,68 @@ impl Explored {
         given: Vec<Id>,
         wanted: Vec<Id>,
     ) -> Option<Extracted> {
-        let forms: Forms = self.own_forms();
-        let order = order::order(&self.graph, &forms, &self.operators(), &wanted);
         let ends = Ends { given, wanted };
-        let own: BTreeSet<Node> = self.own_nodes().into_iter().collect();
+        let mut best: Option<Extracted> = None;
+        let mut least = u64::MAX;
+        for form in &self.forms {
+            let ceiling = best.as_ref().map_or(u64::MAX, |b| b.cost);
+            let (found, bound) = self.in_form(form, prices, (room, ceiling), &ends);
+            least = least.min(bound);
+            if let Some(found) = found.filter(|f| f.cost < ceiling) {
+                best = Some(found);
+            }
+        }
+        best.map(|best| Extracted { bound: least.min(best.cost), ..best })
+    }
+
+    /// The cheapest program that computes by the operators of a form for at most `ceiling`, and the ns
+    /// that none of them undercuts.
+    fn in_form(
+        &self,
+        form: &Form,
+        prices: &mut dyn Prices,
+        (room, ceiling): (Room, u64),
+        ends: &Ends,
+    ) -> (Option<Extracted>, u64) {
+        let forms = self.by_result(&form.operators);
+        let order = order::order(&self.graph, &forms, &form.operators, &ends.wanted);
+        let own: BTreeSet<Node> = self.own.iter().cloned().collect();
         let index = (&self.graph, &self.index);
-        let space = Space::of(index, prices, (&order, &own), &ends)?;
-        let first = (room.states / 16).max(1);
-        let limits = Limits { first, states: room.states, bytes: room.bytes };
-        let solution = solve(&space, limits)?;
+        let Some(space) = Space::of(index, prices, (&order, &own), ends) else {
+            return (None, u64::MAX);
+        };
+        let first = (room.states / 4).max(1);
+        let limits = Limits { first, states: room.states, bytes: room.bytes, ceiling };
+        let (solution, bound) = solve(&space, limits);
+        (solution.and_then(|s| self.written(form, &space, &s, ends)), bound)
+    }
+
+    /// A solution as a program.
+    fn written(
+        &self,
+        form: &Form,
+        space: &Space,
+        solution: &Solution,
+        ends: &Ends,
+    ) -> Option<Extracted> {
         let names = self.names();
         let ends = (&ends.given[..], &ends.wanted[..]);
-        let func = emit::emit(&self.graph, &space, &solution, &self.func, ends, &names)?;
+        let func = emit::emit(&self.graph, space, solution, &self.func, ends, &names)?;
         let nodes = solution.acts.iter().map(|act| match *act {
             frontier::Act::Move(value, at) => space.values[value].moves[at].node.clone(),
             frontier::Act::Run(step, choice) => space.steps[step].choices[choice].node.clone(),
         });
-        let (cost, bound, peak) = (solution.cost, solution.bound, solution.peak);
-        Some(Extracted { func, cost, bound, peak, nodes: nodes.collect() })
+        let Solution { cost, bound, peak, .. } = *solution;
+        let program = form.program;
+        Some(Extracted { func, cost, bound, peak, nodes: nodes.collect(), program })
     }
 
-    /// The program's own operators, by what they compute.
-    fn own_forms(&self) -> Forms {
+    /// Operators by what they compute.
+    fn by_result(&self, operators: &[Node]) -> Forms {
         let mut forms = Forms::new();
-        for node in self.operators() {
+        for node in operators {
             if let Some(class) = self.graph.egraph.lookup(node.clone()) {
-                forms.entry(self.graph.egraph.find(class)).or_insert(node);
+                forms.entry(self.graph.egraph.find(class)).or_insert_with(|| node.clone());
             }
         }
         forms
@@ -196,30 +233,55 @@ impl Explored {
 impl Explored {
     /// The price of the program itself, node by node, each node once.
     pub fn price(&self, prices: &mut dyn Prices) -> u64 {
-        let nodes = self.own_nodes();
-        nodes.iter().map(|node| prices.node(node)).fold(0, u64::saturating_add)
+        self.own.iter().map(|node| prices.node(node)).fold(0, u64::saturating_add)
     }
 
     /// The nodes of the program, each once, in order.
-    pub fn own_nodes(&self) -> Vec<Node> {
-        let class = |v: &shardc_ir::graph::Value| {
-            self.seeded.held.get(&v.index()).map(|&c| self.graph.egraph.find(c))
-        };
-        let mut out: Vec<Node> = Vec::new();
-        for &inst in &self.func.body {
-            let data = &self.func.insts[inst];
-            let args: Option<Vec<Id>> = data.operands.iter().map(class).collect();
-            let Some(result) = data.results.first().and_then(class) else { continue };
-            let nodes = self.graph.egraph[result].nodes.iter().flat_map(|node| match node.head {
-                Head::Part(_) => self.graph.egraph[node.args[0]].nodes.clone(),
-                _ => vec![node.clone()],
-            });
-            let mut own = nodes.map(|n| order::canonical(&self.graph, &n)).filter(|n| {
-                let Head::Local { op, .. } = n.head else { return false };
-                self.graph.facts().ops.get(op).op == data.op && Some(&n.args) == args.as_ref()
-            });
-            out.extend(own.next().filter(|n| !out.contains(n)));
-        }
-        out
+    pub fn own_nodes(&self) -> &[Node] {
+        &self.own
     }
+}
+
+fn own_operators(graph: &Graph, func: &Func, seeded: &Seeded) -> Vec<Node> {
+    let class = |v: &Value| graph.held(*seeded.held.get(&v.index())?).map(|h| h.of);
+    let logic = |head: Head| match head {
+        Head::Logic { op, .. } => Some(op),
+        _ => None,
+    };
+    of_program(graph, func, &class, &logic)
+}
+
+fn own_nodes(graph: &Graph, func: &Func, seeded: &Seeded) -> Vec<Node> {
+    let class = |v: &Value| seeded.held.get(&v.index()).map(|&c| graph.egraph.find(c));
+    let local = |head: Head| match head {
+        Head::Local { op, .. } => Some(op),
+        _ => None,
+    };
+    let mut seen = BTreeSet::new();
+    let nodes = of_program(graph, func, &class, &local).into_iter();
+    nodes.filter(|node| seen.insert(node.clone())).collect()
+}
+
+/// The nodes that a program's instructions are where `class` says what its values are; those of
+/// which `operator` knows the operator.
+fn of_program(
+    graph: &Graph,
+    func: &Func,
+    class: &dyn Fn(&Value) -> Option<Id>,
+    operator: &dyn Fn(Head) -> Option<u32>,
+) -> Vec<Node> {
+    let node = |data: &InstData| {
+        let args: Vec<Id> = data.operands.iter().map(class).collect::<Option<_>>()?;
+        let result = class(data.results.first()?)?;
+        let made = graph.egraph[result].nodes.iter().flat_map(|node| match node.head {
+            Head::Part(_) => graph.egraph[node.args[0]].nodes.clone(),
+            _ => vec![node.clone()],
+        });
+        let mut nodes = made.map(|n| order::canonical(graph, &n));
+        nodes.find(|n| {
+            let op = operator(n.head).map(|op| &graph.facts().ops.get(op).op);
+            op == Some(&data.op) && n.args == args
+        })
+    };
+    func.body.iter().filter_map(|&inst| node(&func.insts[inst])).collect()
 }

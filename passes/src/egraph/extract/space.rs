@@ -99,19 +99,23 @@ type Key = (u32, Vec<Id>);
 type Run = (Node, Vec<Id>);
 
 /// Every node of a graph by what it does.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     runs: BTreeMap<Key, Vec<Run>>,
     moves: BTreeMap<Id, Vec<(Id, Id, Node)>>,
+    views: BTreeMap<Id, Vec<Id>>,
 }
 
 impl Index {
     /// Reads a graph that is not changed any more.
     pub(super) fn of(graph: &Graph) -> Self {
-        let mut index = Index { runs: BTreeMap::new(), moves: BTreeMap::new() };
+        let mut index = Index::default();
         let mut classes: Vec<Id> = graph.egraph.classes().map(|c| c.id).collect();
         classes.sort_unstable();
         for id in classes {
+            if let Some(held) = graph.held(id) {
+                index.views.entry(held.of).or_default().push(id);
+            }
             for node in &graph.egraph[id].nodes {
                 let Head::Local { op, outs } = node.head else { continue };
                 let held: Option<Vec<Held>> = node.args.iter().map(|&a| graph.held(a)).collect();
@@ -128,6 +132,11 @@ impl Index {
             }
         }
         index
+    }
+
+    /// The classes of what devices hold of a value.
+    pub(super) fn views(&self, value: Id) -> &[Id] {
+        self.views.get(&value).map_or(&[], |v| &v[..])
     }
 }
 
