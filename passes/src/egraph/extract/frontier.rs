@@ -18,6 +18,9 @@ const MAX_WAY: usize = 3;
 /// Cheaper states that a state is compared with: the cheapest ones stand in for most of the others.
 const COMPARED: usize = 64;
 
+/// States looked at for each that is kept: others stand in for most of them.
+const SPARE: usize = 4;
+
 /// States kept between two operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
@@ -85,13 +88,30 @@ impl Hasher for Mixed {
 }
 
 /// States between two operators, in the order in which they were met.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Layer {
     at: HashMap<Key, usize, BuildHasherDefault<Mixed>>,
     states: Vec<(Key, Entry)>,
+    /// The cost that a state must not exceed: so many cheaper ones are known already.
+    below: u64,
 }
 
 impl Layer {
+    fn new() -> Self {
+        Layer { at: HashMap::default(), states: Vec::new(), below: u64::MAX }
+    }
+
+    /// Keeps so many states, the cheapest.
+    fn thin(&mut self, count: usize) {
+        self.states.sort_unstable_by(|a, b| (a.1.cost, &a.0).cmp(&(b.1.cost, &b.0)));
+        if let Some((_, first)) = self.states.get(count) {
+            self.below = first.cost;
+        }
+        self.states.truncate(count);
+        self.at.clear();
+        self.at.extend(self.states.iter().enumerate().map(|(i, (key, _))| (key.clone(), i)));
+    }
+
     /// Keeps the cheaper of two entries for a state; of equal ones the earlier.
     fn offer(&mut self, key: Key, entry: Entry) {
         match self.at.get(&key) {
@@ -175,14 +195,18 @@ impl<'a> Finder<'a> {
         let mut arena: Vec<Entry> = vec![nothing];
         let mut states: Vec<(Key, usize)> = vec![(start, 0)];
         for at in 0..self.space.steps.len() {
-            let mut next = Layer::default();
+            let mut next = Layer::new();
             for (key, entry) in &states {
                 let from = (arena[*entry].cost, arena[*entry].peak, *entry);
                 self.step(at, key, from, ceiling, &mut next);
+                if next.states.len() > SPARE * 2 * limit {
+                    next.thin(SPARE * limit);
+                    self.dropped = self.dropped.min(next.below.saturating_add(self.rest[at + 1]));
+                }
             }
             states = self.keep(next, at + 1, limit, &mut arena);
         }
-        let mut last = Layer::default();
+        let mut last = Layer::new();
         for (key, entry) in &states {
             let from = Entry { parent: *entry, acts: Vec::new(), ..arena[*entry].clone() };
             self.deliver(key, from, ceiling, &mut last);
@@ -240,7 +264,8 @@ impl<'a> Finder<'a> {
             if self.own && !choice.own {
                 continue;
             }
-            let most = ceiling.saturating_sub(self.rest[at + 1]).saturating_sub(choice.cost);
+            let most = ceiling.saturating_sub(self.rest[at + 1]).min(next.below);
+            let most = most.saturating_sub(choice.cost);
             let start = Entry { cost, peak, parent, acts: Vec::new() };
             for (key, mut entry) in self.fed(key, start, &choice.needs, most) {
                 entry.cost = entry.cost.saturating_add(choice.cost);
@@ -317,7 +342,8 @@ impl<'a> Finder<'a> {
         found
     }
 
-    /// The ways to a layout of a value of which none is as cheap as another that makes as much.
+    /// The ways to a layout of a value but those in whose place another one stands, with what it costs to
+    /// make as much.
     fn ways(&mut self, value: usize, mask: u64, target: usize) -> Arc<Vec<Way>> {
         if let Some(known) = self.ways.get(&(value, mask, target)) {
             return known.clone();
@@ -329,7 +355,12 @@ impl<'a> Finder<'a> {
         found.sort_by_key(|way| (way.cost, way.moves.len()));
         let mut kept: Vec<Way> = Vec::new();
         for way in found {
-            if !kept.iter().any(|k| k.mask & way.mask == way.mask) {
+            let room = |k: &Way| if self.own { 0 } else { way.cost - k.cost };
+            let stands_in = |k: &Way| {
+                let (has, wants) = ((value as u32, k.mask), (value as u32, way.mask));
+                self.turns.turns(&[has], &[wants], room(k))
+            };
+            if !kept.iter().any(stands_in) {
                 kept.push(way);
             }
         }

@@ -64,7 +64,7 @@ impl Turns {
     }
 
     /// Whether `from` has, or makes for at most `room`, all layouts of `to`.
-    fn turns(&self, from: &Key, to: &Key, mut room: u64) -> bool {
+    pub(super) fn turns(&self, from: &[(u32, u64)], to: &[(u32, u64)], mut room: u64) -> bool {
         if from.len() != to.len() {
             return false;
         }
