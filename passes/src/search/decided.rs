@@ -287,12 +287,16 @@ fn release(func: &Func, inst: Inst, decided: &mut FuncSchedule) {
 
 /// Degrees that say whether replicas step together: they do where some collective goes over axes
 /// that split requests.
-fn together(degrees: Degrees, lowered: &Lowered) -> Degrees {
+pub(super) fn together(degrees: Degrees, lowered: &Lowered) -> Degrees {
     let dp = lowered.groups.axes("dp");
+    if dp.is_empty() {
+        return degrees;
+    }
     let mixed = [&lowered.prefill.0, &lowered.decode.0].iter().any(|m| mixes(m, dp));
-    match mixed && degrees.dp > 1 && !degrees.lockstep() {
-        true => Degrees { ep: degrees.stage_devices(), etp: 1, ..degrees },
-        false => degrees,
+    match (mixed && degrees.dp > 1, degrees.lockstep()) {
+        (true, false) => Degrees { ep: degrees.stage_devices(), etp: 1, ..degrees },
+        (false, true) => Degrees { ep: 1, etp: degrees.tp.saturating_mul(degrees.cp), ..degrees },
+        _ => degrees,
     }
 }
 

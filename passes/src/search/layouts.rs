@@ -1,6 +1,7 @@
 //! Plans whose layouts are chosen operator by operator: lowering and evaluating them.
 
 use super::candidate::{Evaluated, Evaluator, Lowered, Refusal, step_sizes};
+use super::decided::together;
 use super::headline::{Headline, headline};
 use super::ready::{Priceable, Ready};
 use crate::pipeline::lower_scheduled;
@@ -111,7 +112,7 @@ impl Evaluator<'_> {
         layouts: &Layouts,
     ) -> Result<std::result::Result<Evaluated, Refusal>> {
         let lowered = self.lower_layouts(degrees, layouts, &mut |_, _, _| {})?;
-        let ready = self.ready(degrees, lowered)?;
+        let ready = self.ready(&together(*degrees, &lowered), lowered)?;
         let layouts = Some(Box::new(layouts.clone()));
         Ok(ready.serve(&self.terms()).map(|plan| Evaluated { layouts, ..plan }))
     }
