@@ -263,6 +263,20 @@ impl Setting {
         let seconds = (to - from) as f64 / 1e9;
         let report = Report::of(&Outcome { requests, ..outcome.clone() }, &Limits::default());
 
+        let steady = self.steady((isl, osl), concurrency, case.kv_tokens);
+        // In a closed loop a request arrives as another leaves, at the end of a step: it never waits
+        // for half a round, as the steady state has it.
+        let half_round = if concurrency > 1 { steady.decode_step.as_f64() / 2.0 } else { 0.0 };
+        [
+            report.ttft.mean.as_f64() / (steady.ttft.as_f64() - half_round),
+            report.tpot.mean.as_f64() / steady.tpot.as_f64(),
+            tokens as f64 / seconds / steady.tokens_per_s_per_device,
+        ]
+    }
+
+    /// What the steady state says of it.
+    fn steady(self, (isl, osl): (u32, u32), concurrency: u64, kv_tokens: u64) -> serving::Serving {
+        let Setting { stages, replicas, chunk, .. } = self;
         let prefill = |n: u64, s: u64| {
             let mut work = Work::default();
             (0..n).for_each(|_| work.add_chunk(s, 0));
@@ -282,7 +296,7 @@ impl Setting {
             replicas: replicas.into(),
             lockstep: replicas > 1,
             stages: stages.into(),
-            kv_budget: case.kv_tokens * BYTES_PER_TOKEN,
+            kv_budget: kv_tokens * BYTES_PER_TOKEN,
             kv_bytes_per_request: u64::from(isl + osl) * BYTES_PER_TOKEN,
             prefill: &prefill,
             decode: &decode,
@@ -291,16 +305,7 @@ impl Setting {
         let scheduling = Scheduling { mixed: chunk.is_some(), ..Scheduling::ALONE };
         let concurrency = Some(concurrency);
         let load = Load { concurrency, scheduling, ..Load::new(isl.into(), osl.into()) };
-        let steady = serve(&engine, &load).expect("a service");
-        // In a closed loop a request arrives as another leaves, at the end of a step: it never waits
-        // for half a round, as the steady state has it.
-        let half_round =
-            if load.concurrency > Some(1) { steady.decode_step.as_f64() / 2.0 } else { 0.0 };
-        [
-            report.ttft.mean.as_f64() / (steady.ttft.as_f64() - half_round),
-            report.tpot.mean.as_f64() / steady.tpot.as_f64(),
-            tokens as f64 / seconds / steady.tokens_per_s_per_device,
-        ]
+        serve(&engine, &load).expect("a service")
     }
 }
 

@@ -99,15 +99,21 @@ type Signature = (u32, Vec<u32>, Vec<u32>);
 /// Layout and global type of what a device holds.
 pub type Lies = (u32, u32);
 
+/// An operator with what its operands and its results are.
+type Placed = (u32, Vec<Lies>, Vec<Lies>);
+
+/// An operator with its operands, types of its results, and an assignment.
+type Assigned = (u32, Vec<Lies>, Vec<u32>, Assignment);
+
 /// What has been worked out of operators at layouts and types; it depends on nothing else.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memo {
     /// Layouts that exchanges leave: by operator, and what they meet.
     pub exchanged: HashMap<(u32, Lies), Option<u32>>,
     /// Operators as their sharding rules see them: by operator, operands and results.
-    pub sites: HashMap<(u32, Vec<Lies>, Vec<Lies>), Option<Arc<Site>>>,
+    pub sites: HashMap<Placed, Option<Arc<Site>>>,
     /// Layouts that operators leave: by operator, operands, types of the results, and assignment.
-    pub flows: HashMap<(u32, Vec<Lies>, Vec<u32>, Assignment), Option<Vec<u32>>>,
+    pub flows: HashMap<Assigned, Option<Vec<u32>>>,
 }
 
 /// The analysis: tables, rules of operators, and unions that disagree.

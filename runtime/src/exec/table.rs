@@ -169,6 +169,9 @@ struct Resolver<'a> {
     device: u64,
 }
 
+/// Numbers of values by their names.
+type Numbers<'n> = &'n dyn Fn(&str) -> Result<usize>;
+
 impl Table {
     /// Resolves a plan for a rank.
     ///
@@ -274,7 +277,7 @@ impl Resolver<'_> {
         routine: &Routine,
         func: &Func,
         at: usize,
-        (values, number): (&[ValueInfo], &dyn Fn(&str) -> Result<usize>),
+        (values, number): (&[ValueInfo], Numbers<'_>),
     ) -> Result<StepInfo> {
         let step = &routine.steps[at];
         let all = |names: &[String]| names.iter().map(|n| number(n)).collect::<Result<Vec<_>>>();

@@ -21,6 +21,9 @@ use shardc_ir::types::{Kind, Type};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+/// Prefill priced for so many requests of a replica, beside so much decoding.
+type Prefills = BTreeMap<(u64, Option<Mixed>), Arc<Planes>>;
+
 /// A number of pipeline stages and of replicas.
 pub(super) struct Cell {
     pub stages: u64,
@@ -29,8 +32,8 @@ pub(super) struct Cell {
     pub apart: bool,
     /// The axes that are laid out: of a stage, or of one replica's part of it.
     pub axes: Axes,
-    /// Prefill priced for so many requests of a replica, beside so much decoding.
-    prefills: Mutex<BTreeMap<(u64, Option<Mixed>), Arc<Planes>>>,
+    /// What has been priced of prefill.
+    prefills: Mutex<Prefills>,
 }
 
 /// The model and what is asked of it.

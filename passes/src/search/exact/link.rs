@@ -2,7 +2,8 @@
 
 use super::axes::{Lattice, State};
 use super::block::{Block, Times, Weights, add, lower, weigh};
-use super::moves::{Bundle, Moves, StepPrices};
+use super::fares::StepPrices;
+use super::moves::{Bundle, Moves};
 use super::table::{Point, Table};
 use super::unit::{Port, Unit};
 use shardc_ir::dim::Bindings;

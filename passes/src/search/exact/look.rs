@@ -193,33 +193,54 @@ impl Spot<'_, '_> {
         }
         let mut most = self.service.score(batch, least);
         if let Some(limit) = self.scene.load().tpot_limit {
-            let (known, pair) = self.bound(batch, What::Tpot, &mut seen, 0.0)?;
-            most = if known.least > limit.as_f64() { 0.0 } else { most };
-            seen.tpots.push(known);
-            if let Some(pair) = pair.filter(|_| most > reached) {
-                let busy = Busy::of(&pair.solutions[0], &pair.solutions[1]);
-                let cycle = self.service.cycle(batch, &busy);
-                let better = best.as_ref().is_none_or(|b| cycle.stay < b.0);
-                if better && self.service.within(&cycle) {
-                    best = Some((cycle.stay, pair));
-                }
-            }
+            self.look_within(limit, &mut seen, reached, (&mut most, &mut best))?;
         }
         if last > batch {
-            let (known, _) = self.bound(last, What::Stay, &mut seen, f64::INFINITY)?;
-            seen.stays.push(known);
-            for slopes in self.service.units() {
-                let (known, _) = self.bound_sum(batch, slopes, &mut seen, 0.0)?;
-                seen.stays.push(known.clone());
-                seen.tpots.push(known);
-            }
-            if self.scene.load().tpot_limit.is_some() {
-                let (known, _) = self.bound(last, What::Tpot, &mut seen, f64::INFINITY)?;
-                seen.tpots.push(known);
-            }
+            self.look_ahead(last, &mut seen)?;
         }
         let promising = |(stay, _): &(f64, Pair)| self.service.score(batch, *stay) > reached;
         Some((seen, most, best.filter(promising).map(|b| b.1)))
+    }
+
+    /// What is seen here of a limit on the time of a token: whether it can be met, and a pair that
+    /// meets it sooner.
+    fn look_within(
+        &self,
+        limit: Ns,
+        seen: &mut Seen,
+        reached: f64,
+        (most, best): (&mut f64, &mut Option<(f64, Pair)>),
+    ) -> Option<()> {
+        let batch = self.batch;
+        let (known, pair) = self.bound(batch, What::Tpot, seen, 0.0)?;
+        *most = if known.least > limit.as_f64() { 0.0 } else { *most };
+        seen.tpots.push(known);
+        if let Some(pair) = pair.filter(|_| *most > reached) {
+            let busy = Busy::of(&pair.solutions[0], &pair.solutions[1]);
+            let cycle = self.service.cycle(batch, &busy);
+            let better = best.as_ref().is_none_or(|b| cycle.stay < b.0);
+            if better && self.service.within(&cycle) {
+                *best = Some((cycle.stay, pair));
+            }
+        }
+        Some(())
+    }
+
+    /// What is seen from here of the batches up to `last`.
+    fn look_ahead(&self, last: u64, seen: &mut Seen) -> Option<()> {
+        let batch = self.batch;
+        let (known, _) = self.bound(last, What::Stay, seen, f64::INFINITY)?;
+        seen.stays.push(known);
+        for slopes in self.service.units() {
+            let (known, _) = self.bound_sum(batch, slopes, seen, 0.0)?;
+            seen.stays.push(known.clone());
+            seen.tpots.push(known);
+        }
+        if self.scene.load().tpot_limit.is_some() {
+            let (known, _) = self.bound(last, What::Tpot, seen, f64::INFINITY)?;
+            seen.tpots.push(known);
+        }
+        Some(())
     }
 
     /// Steps of each phase by itself.

@@ -14,6 +14,7 @@ mod brute;
 mod cell;
 mod cover;
 pub(super) mod dims;
+mod fares;
 pub(super) mod flow;
 pub(super) mod group;
 mod joint;

@@ -2,9 +2,10 @@
 
 use super::axes::State;
 use super::block::{Block, Times};
+use super::fares::kind_of_step;
 use super::group::GroupId;
 use super::link::Link;
-use super::moves::{Bundle, Move, kind_of_step};
+use super::moves::{Bundle, Move};
 use super::net::{Arm, BranchNet, Net, NetWay, RoutedNet};
 use super::solve::{Begin, INF, Rows, Solver, routed_of};
 use std::collections::BTreeMap;

@@ -2,8 +2,8 @@
 
 use super::axes::{Axes, Key, Lattice, State};
 use super::block::{Times, add};
+use super::fares::KnownPrices;
 use super::group::Head;
-use super::moves::KnownPrices;
 use super::unit::{Port, Unit};
 use crate::evaluate::{Pricing, Shared, Work, price, work_of};
 use shardc_ir::dim::{Bindings, Dim, Sym};
