@@ -2,6 +2,7 @@
 
 use crate::codes;
 use shardc_ir::diag::{Diagnostic, Result};
+use std::ops::Range;
 
 /// How tokens are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,6 +42,14 @@ impl Sampling {
             return wrong(format!("top-p is {}, outside 0 to 1", self.top_p));
         }
         Ok(())
+    }
+
+    /// Token number `step` of each of some requests, from their logits.
+    pub fn draw(&self, requests: Range<usize>, logits: &[Vec<f32>], step: usize) -> Vec<i64> {
+        let one = |(request, row): (usize, &Vec<f32>)| {
+            self.choose(row, request as u64, step as u64) as i64
+        };
+        requests.zip(logits).map(one).collect()
     }
 
     /// The token that follows, number `step` of request `request`.

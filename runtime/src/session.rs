@@ -55,6 +55,14 @@ pub struct Generated {
     pub time: [Duration; 3],
 }
 
+impl Generated {
+    /// Notes the next token of each request from number `base` on.
+    pub fn note(&mut self, base: usize, chosen: &[i64]) {
+        let all = self.chosen[base..].iter_mut().zip(chosen);
+        all.for_each(|(list, &token)| list.push(token));
+    }
+}
+
 /// Runs a job on one rank; rank 0 returns what came out.
 ///
 /// # Errors
@@ -240,7 +248,7 @@ impl Session<'_> {
         self.out.time[1] += started.elapsed();
         let started = Instant::now();
         for t in 0..job.decode {
-            self.note(base, &chosen);
+            self.out.note(base, &chosen);
             let of = |(i, request): (usize, usize)| match &job.fed {
                 Some(fed) => vec![fed[request][t]],
                 None => vec![chosen[i]],
@@ -252,7 +260,7 @@ impl Session<'_> {
             chosen = next;
         }
         self.out.time[2] += started.elapsed();
-        self.note(base, &chosen);
+        self.out.note(base, &chosen);
         Ok(())
     }
 
@@ -272,11 +280,6 @@ impl Session<'_> {
         for rows in logits {
             all[base..].iter_mut().zip(rows).for_each(|(list, own)| list.push(own));
         }
-    }
-
-    fn note(&mut self, base: usize, chosen: &[i64]) {
-        let all = self.out.chosen[base..].iter_mut().zip(chosen);
-        all.for_each(|(out, &token)| out.push(token));
     }
 
     /// One step of a phase: the chosen tokens, if they are asked for with the requests and the number
@@ -314,7 +317,7 @@ impl Session<'_> {
         let mut chosen = Vec::new();
         if let Some((requests, number)) = choose {
             let own = match (sampled, rows.last()) {
-                (true, Some(rows)) => self.draw(requests.clone(), rows, number),
+                (true, Some(rows)) => self.job.sampling.draw(requests.clone(), rows, number),
                 _ => {
                     let own = outputs.last().and_then(|o| o.get(&next.1));
                     let all = self.gather(&table, next, own)?;
@@ -325,14 +328,6 @@ impl Session<'_> {
         }
         self.tables.insert(key, table);
         Ok((chosen, if self.job.logits { rows } else { Vec::new() }))
-    }
-
-    /// Token number `number` of some requests, drawn from their logits.
-    fn draw(&self, requests: std::ops::Range<usize>, rows: &[Logits], number: usize) -> Vec<i64> {
-        let draw = |(request, row): (usize, &Logits)| {
-            self.job.sampling.choose(row, request as u64, number as u64) as i64
-        };
-        requests.zip(rows).map(draw).collect()
     }
 
     /// What all ranks of the last stage hold of a value, put together on rank 0.

@@ -166,17 +166,8 @@ pub const MORE: [(&str, Mistake); 10] = [
 ];
 
 /// Whether an operator places a value, or moves or completes it among devices.
-fn is_step(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::AllReduce(_)
-            | Op::ReduceScatter(_)
-            | Op::AllGather(_)
-            | Op::AllSlice(_)
-            | Op::AllToAll(_)
-            | Op::CollectivePermute(_)
-            | Op::ToPartial(_)
-    )
+pub(crate) fn is_step(op: &Op) -> bool {
+    op.is_exchange() || matches!(op, Op::ToPartial(_))
 }
 
 /// Lets everybody read the first operand instead of the result, if both have one type; reading a

@@ -3,7 +3,7 @@
 
 pub mod certificate;
 
-use super::plan_file::{self, damaged, verified};
+use super::plan_file::{self, Programs, damaged};
 use crate::failure::{Failure, Outcome};
 use crate::input;
 use crate::output;
@@ -65,8 +65,9 @@ pub fn run(args: &CheckArgs) -> Outcome {
         return Err(Box::new(Diagnostic::error(codes::PLAN, message).help(help)).into());
     }
     let file: PlanFile = plan_file::read(&args.path, "plan.json")?;
-    let certified = certificate::check(&args.path, &file.files);
-    let (checked, certified) = match (launched(&args.path, &file), certified) {
+    let mut programs = Programs::default();
+    let certified = certificate::check(&args.path, &file.files, &mut programs);
+    let (checked, certified) = match (launched(&args.path, &file, &mut programs), certified) {
         (Ok(checked), Ok(certified)) => (checked, certified),
         (Err(failure), Err(other)) => return Err(failure.and(other)),
         (Err(failure), Ok(_)) | (Ok(_), Err(failure)) => return Err(failure),
@@ -81,10 +82,14 @@ pub fn run(args: &CheckArgs) -> Outcome {
 }
 
 /// The launch plans of a directory, checked.
-fn launched(directory: &Path, file: &PlanFile) -> Outcome<Vec<(LaunchPlan, Report)>> {
+fn launched(
+    directory: &Path,
+    file: &PlanFile,
+    programs: &mut Programs,
+) -> Outcome<Vec<(LaunchPlan, Report)>> {
     let mut checked = Vec::new();
     for name in launch_files(file)? {
-        let (plan, report) = one(directory, &name)?;
+        let (plan, report) = one(directory, &name, programs)?;
         within(&plan, &file.plan.memory)?;
         checked.push((plan, report));
     }
@@ -103,16 +108,14 @@ fn launch_files(file: &PlanFile) -> Result<Vec<String>> {
 }
 
 /// Reads a launch plan with its program, and checks them.
-fn one(directory: &Path, name: &str) -> Outcome<(LaunchPlan, Report)> {
+fn one(directory: &Path, name: &str, programs: &mut Programs) -> Outcome<(LaunchPlan, Report)> {
     let source = input::pins(&directory.join(name))?;
     let plan = LaunchPlan::read(&source.text)?;
     if plan.source.file.contains("..") || !plan.source.file.starts_with("ir/") {
         let message = format!("{name} names a program outside of the plan's directory");
         return Err(damaged(message).into());
     }
-    let program = input::program(&directory.join(&plan.source.file))?;
-    plan.belongs_to(&program.text)?;
-    let module = verified(&program)?;
+    let module = programs.get(directory, &plan.source.file, |text| plan.belongs_to(text))?;
     let report = check(&plan, &module)?;
     Ok((plan, report))
 }

@@ -10,7 +10,9 @@ use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::graph::Module;
 use shardc_ir::text::parse;
 use shardc_ir::verify::verify_text;
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::rc::Rc;
 
 /// A plan's directory that cannot be used, and what helps.
 pub fn damaged(message: impl Into<String>) -> Box<Diagnostic> {
@@ -53,6 +55,32 @@ pub fn verified(source: &Source) -> Outcome<Module> {
     };
     let (module, spans) = parse(&source.text).into_result().map_err(first)?;
     Ok(verify_text(module, &spans).map_err(first)?.into_inner())
+}
+
+/// Programs of a plan's directory, each read and verified once.
+#[derive(Default)]
+pub struct Programs(BTreeMap<String, (String, Rc<Module>)>);
+
+impl Programs {
+    /// The program of a file, whose text `belongs` to what names it.
+    ///
+    /// Errors: as [`verified`], and where the text does not belong.
+    pub fn get(
+        &mut self,
+        directory: &Path,
+        file: &str,
+        belongs: impl FnOnce(&str) -> Result<()>,
+    ) -> Outcome<Rc<Module>> {
+        if let Some((text, module)) = self.0.get(file) {
+            belongs(text)?;
+            return Ok(Rc::clone(module));
+        }
+        let source = input::program(&directory.join(file))?;
+        belongs(&source.text)?;
+        let module = Rc::new(verified(&source)?);
+        self.0.insert(file.to_string(), (source.text, Rc::clone(&module)));
+        Ok(module)
+    }
 }
 
 /// The profile of a name.

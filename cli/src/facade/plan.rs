@@ -14,6 +14,7 @@ use shardc_passes::schedule::tree::Node;
 use shardc_passes::search::outer::{Memory, Recall};
 use shardc_passes::search::{
     self, Chosen, Evaluated, Evaluator, Found, Lowered, Method, Proof, Reading, State, bindings,
+    step_of,
 };
 use shardc_passes::strategy::megatron::Phase;
 use std::collections::BTreeMap;
@@ -254,9 +255,9 @@ fn phases(evaluator: &Evaluator<'_>, best: &Evaluated) -> Result<Vec<PhasePlan>>
     })?;
     let Lowered { prefill, decode, .. } = &lowered;
     let (serving, load) = (&best.serving, &evaluator.load);
-    let isl = load.isl;
     let pricing = Pricing { cluster: evaluator.cluster, profile: evaluator.profile };
-    let mut phase = |phase, module: &Module, requests: u64, new, context, step: Ns| -> Result<_> {
+    let mut phase = |phase, module: &Module, step: Ns| -> Result<_> {
+        let (requests, new, context) = step_of(phase, serving, load);
         let model = StepModel::of(module, evaluator.cluster)?;
         let bind = bindings(module, best.degrees.dp.saturating_mul(requests), new, context);
         Ok(PhasePlan {
@@ -277,9 +278,8 @@ fn phases(evaluator: &Evaluator<'_>, best: &Evaluated) -> Result<Vec<PhasePlan>>
             dumps: dumps.remove(&phase).unwrap_or_default(),
         })
     };
-    let (together, steps) = (serving.prefill_requests, (serving.prefill_step, serving.decode_step));
     Ok(vec![
-        phase(Phase::Prefill, &prefill.0, together, isl, isl, steps.0)?,
-        phase(Phase::Decode, &decode.0, serving.micro_batch, 1, load.mean_context(), steps.1)?,
+        phase(Phase::Prefill, &prefill.0, serving.prefill_step)?,
+        phase(Phase::Decode, &decode.0, serving.decode_step)?,
     ])
 }

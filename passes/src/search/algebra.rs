@@ -4,7 +4,7 @@
 //! and the cheapest programs come out. A phase is taken only if the evaluator then finds the plan
 //! better, so a plan never gets worse.
 
-use super::candidate::{ByRule, Evaluated, Evaluator, bindings};
+use super::candidate::{ByRule, Evaluated, Evaluator, step_bindings};
 use super::ready::{Priceable, Ready};
 use crate::certify::rewrites;
 use crate::codes;
@@ -104,12 +104,7 @@ impl Evaluator<'_> {
 
     /// What the e-graph makes of a phase at the plan's batch.
     fn rewritten(&self, plan: &Evaluated, phase: Phase, module: &Module) -> Result<PhaseAlgebra> {
-        let (serving, isl) = (&plan.serving, self.load.isl);
-        let (requests, new, context) = match phase {
-            Phase::Prefill => (serving.prefill_requests, isl, isl),
-            Phase::Decode => (serving.micro_batch, 1, self.load.mean_context()),
-        };
-        let bind = bindings(module, plan.degrees.dp.saturating_mul(requests), new, context);
+        let bind = step_bindings(module, phase, (plan.degrees.dp, &plan.serving), &self.load);
         let memory = &plan.memory;
         let spare = memory.usable.saturating_sub(memory.total());
         let room = Room { bytes: spare.saturating_add(memory.activations), states: STATES };

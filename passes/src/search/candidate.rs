@@ -484,6 +484,25 @@ pub fn step_sizes(
     [("B", degrees.dp.saturating_mul(64)), ("S", new), ("C", max_len)]
 }
 
+/// Requests of a replica, new tokens and context of a step of a phase, at the batch of a service.
+pub fn step_of(phase: Phase, serving: &Serving, load: &Load) -> (u64, u64, u64) {
+    match phase {
+        Phase::Prefill => (serving.prefill_requests, load.isl, load.isl),
+        Phase::Decode => (serving.micro_batch, 1, load.mean_context()),
+    }
+}
+
+/// Values of the symbols in such a step of `dp` replicas.
+pub fn step_bindings(
+    module: &Module,
+    phase: Phase,
+    (dp, serving): (u64, &Serving),
+    load: &Load,
+) -> Bindings {
+    let (requests, new, context) = step_of(phase, serving, load);
+    bindings(module, dp.saturating_mul(requests), new, context)
+}
+
 /// Values of the symbols of a phase: requests, new tokens, cached tokens, and what windows keep.
 pub fn bindings(module: &Module, requests: u64, new: u64, context: u64) -> Bindings {
     let mut bind = Bindings::default();

@@ -19,7 +19,8 @@ mod state;
 pub use algebra::{Algebra, PhaseAlgebra};
 pub use auto::{Chosen, WITHOUT_POLICY, choose, choose_for_fleets};
 pub use candidate::{
-    Evaluated, Evaluator, Lowered, Refusal, WORKSPACE_BYTES, Ways, best, bindings, step_sizes,
+    Evaluated, Evaluator, Lowered, Refusal, WORKSPACE_BYTES, Ways, best, bindings, step_bindings,
+    step_of, step_sizes,
 };
 pub use exact::{BANS, Point, Points, Proof, Stop};
 pub use headline::Headline;

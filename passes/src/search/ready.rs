@@ -1,6 +1,6 @@
 //! A plan whose programs are lowered once and priced under any load.
 
-use super::candidate::{Evaluated, Refusal, WORKSPACE_BYTES, bindings};
+use super::candidate::{Evaluated, Refusal, WORKSPACE_BYTES, bindings, step_bindings};
 use crate::evaluate::{
     Basis, Category, MemoryModel, MixedSizes, MixedSteps, Pricing, Shared, StepModel,
 };
@@ -243,13 +243,12 @@ impl Ready {
         serving: &Serving,
         terms: &Terms<'_>,
     ) -> Vec<(Category, Basis)> {
-        let isl = terms.load.isl;
-        let (program, requests, new, context) = match phase {
-            Phase::Prefill => (&self.prefill, serving.prefill_requests, isl, isl),
-            Phase::Decode => (&self.decode, serving.micro_batch, 1, terms.load.mean_context()),
+        let program = match phase {
+            Phase::Prefill => &self.prefill,
+            Phase::Decode => &self.decode,
         };
-        let requests = self.degrees.dp.saturating_mul(requests);
-        let bind = bindings(&program.module, requests, new, context);
+        let at = (self.degrees.dp, serving);
+        let bind = step_bindings(&program.module, phase, at, &terms.load);
         program.steps.bases(terms.pricing(), &bind)
     }
 

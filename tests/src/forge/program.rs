@@ -4,6 +4,7 @@
 //! whether a damaged plan still computes what the model computes. Damages at local level are such
 //! that it cannot.
 
+use crate::mistakes::is_step;
 use crate::random::Random;
 use shardc_ir::attr::F64;
 use shardc_ir::graph::{Def, Func, FuncId, FuncKind, Inst, Module, Value};
@@ -53,14 +54,10 @@ pub fn damaged(module: &Module, damage: Damage, random: &mut Random) -> Option<(
     (out != *module).then_some((place, out))
 }
 
-fn is_exchange(op: &Op) -> bool {
-    op.is_exchange() || matches!(op, Op::ToPartial(_))
-}
-
 /// An exchange of the function.
 fn exchange(func: &Func, random: &mut Random) -> Option<Inst> {
     let all: Vec<Inst> =
-        func.body.iter().copied().filter(|&i| is_exchange(&func.insts[i].op)).collect();
+        func.body.iter().copied().filter(|&i| is_step(&func.insts[i].op)).collect();
     (!all.is_empty()).then(|| *random.pick(&all))
 }
 

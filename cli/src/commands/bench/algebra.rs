@@ -10,7 +10,7 @@ use shardc_cost::time::Ns;
 use shardc_ir::diag::Result;
 use shardc_passes::egraph::module::Change;
 use shardc_passes::evaluate::{Pricing, StepModel};
-use shardc_passes::search::{Evaluated, Evaluator, Method, bindings, legal_degrees};
+use shardc_passes::search::{Evaluated, Evaluator, Method, legal_degrees, step_bindings};
 use shardc_passes::strategy::Degrees;
 use shardc_passes::strategy::megatron::Phase;
 use std::fmt::Write;
@@ -178,9 +178,8 @@ impl Case<'_> {
         for (phase, module) in
             [(Phase::Prefill, &lowered.prefill.0), (Phase::Decode, &lowered.decode.0)]
         {
-            let (requests, new, context) = step(evaluator, plan, phase);
-            let batch = plan.degrees.dp.saturating_mul(requests);
-            let bind = bindings(module, batch, new, context);
+            let at = (plan.degrees.dp, &plan.serving);
+            let bind = step_bindings(module, phase, at, &evaluator.load);
             let merged = StepModel::of(module, self.cluster())?;
             let time = |model: &StepModel| model.time(pricing, &bind).latency.as_f64();
             let times = [time(&merged.with_products_apart()), time(&merged)];
@@ -215,9 +214,8 @@ impl Case<'_> {
         let mut out = [0.0; 2];
         let each = [(Phase::Prefill, &lowered.prefill.0), (Phase::Decode, &lowered.decode.0)];
         for (slot, (phase, module)) in out.iter_mut().zip(each) {
-            let (requests, new, context) = step(&evaluator, plan, phase);
-            let batch = plan.degrees.dp.saturating_mul(requests);
-            let bind = bindings(module, batch, new, context);
+            let at = (plan.degrees.dp, &plan.serving);
+            let bind = step_bindings(module, phase, at, &evaluator.load);
             let time = StepModel::of(module, self.cluster())?.time(pricing, &bind).latency;
             if time.is_infinite() {
                 return Ok(None);
@@ -255,23 +253,8 @@ impl Case<'_> {
 
 /// Tuples of degrees in which several devices share the keys of a request.
 fn split_keys(whole: &[Degrees], evaluator: &Evaluator<'_>) -> Vec<Degrees> {
-    let mut out = Vec::new();
-    for degrees in whole {
-        for cp in (2..=degrees.dp).filter(|cp| degrees.dp.is_multiple_of(*cp)) {
-            out.push(Degrees { cp, dp: degrees.dp / cp, ..*degrees });
-        }
-    }
-    out.retain(|d| d.is_legal(evaluator.facts(), evaluator.devices()));
-    out
-}
-
-/// Requests of a replica, new tokens and context of a step of a plan.
-fn step(evaluator: &Evaluator<'_>, plan: &Evaluated, phase: Phase) -> (u64, u64, u64) {
-    let load = &evaluator.load;
-    match phase {
-        Phase::Prefill => (plan.serving.prefill_requests, load.isl, load.isl),
-        Phase::Decode => (plan.serving.micro_batch, 1, load.mean_context()),
-    }
+    let split = whole.iter().flat_map(|d| d.with_context());
+    split.filter(|d| d.is_legal(evaluator.facts(), evaluator.devices())).collect()
 }
 
 /// The rules that made what is new in a function, in the order of what they gain.

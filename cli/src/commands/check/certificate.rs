@@ -1,6 +1,6 @@
 //! The certificate of a plan, replayed.
 
-use crate::commands::plan_file::{damaged, verified};
+use crate::commands::plan_file::{self, damaged};
 use crate::failure::Outcome;
 use crate::input;
 use serde_json::{Value, json};
@@ -9,6 +9,7 @@ use shardc_ir::certificate::Certificate;
 use shardc_ir::graph::Module;
 use shardc_ir::launch::Source;
 use std::path::Path;
+use std::rc::Rc;
 
 /// The name of the file.
 pub const FILE: &str = "certificate";
@@ -22,7 +23,11 @@ pub struct Certified {
 ///
 /// Errors: a file that cannot be read or is another than the certificate's (`R001` to `R003`), and
 /// what does not hold (`R101` to `R114`).
-pub fn check(directory: &Path, files: &[String]) -> Outcome<Certified> {
+pub fn check(
+    directory: &Path,
+    files: &[String],
+    programs: &mut plan_file::Programs,
+) -> Outcome<Certified> {
     if !files.iter().any(|name| name == FILE) {
         return Err(damaged("the plan lists no certificate").into());
     }
@@ -34,9 +39,10 @@ pub fn check(directory: &Path, files: &[String]) -> Outcome<Certified> {
     }
     let mut phases = Vec::new();
     for proof in &certificate.phases {
-        let model = program(directory, &proof.model)?;
-        let logical = program(directory, &proof.logical)?;
-        let local = program(directory, &proof.local)?;
+        let mut program = |source| program(directory, source, programs);
+        let model = program(&proof.model)?;
+        let logical = program(&proof.logical)?;
+        let local = program(&proof.local)?;
         let programs = Programs { model: &model, logical: &logical, local: &local };
         phases.push((proof.phase.clone(), replay(programs, proof)?));
     }
@@ -44,14 +50,16 @@ pub fn check(directory: &Path, files: &[String]) -> Outcome<Certified> {
 }
 
 /// A program that a certificate speaks of.
-fn program(directory: &Path, source: &Source) -> Outcome<Module> {
+fn program(
+    directory: &Path,
+    source: &Source,
+    programs: &mut plan_file::Programs,
+) -> Outcome<Rc<Module>> {
     if source.file.contains("..") || !source.file.starts_with("ir/") {
         let message = format!("the certificate names `{}`, no program of the plan", source.file);
         return Err(damaged(message).into());
     }
-    let text = input::program(&directory.join(&source.file))?;
-    source.certifies(&text.text)?;
-    verified(&text)
+    programs.get(directory, &source.file, |text| source.certifies(text))
 }
 
 impl Certified {

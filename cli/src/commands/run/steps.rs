@@ -33,10 +33,7 @@ pub fn generate(plan: &Plan, weights: &Inputs, job: &Job) -> Result<Generated> {
     };
     let choose = |number: usize, next: Vec<i64>, logits: &[Logits]| match job.sampling.is_greedy() {
         true => next,
-        false => {
-            let rows = (0u64..).zip(logits);
-            rows.map(|(b, row)| job.sampling.choose(row, b, number as u64) as i64).collect()
-        }
+        false => job.sampling.draw(0..requests, logits, number),
     };
     let note = |all: &mut [Vec<Logits>], logits: Vec<Logits>| {
         if job.logits {
@@ -54,14 +51,14 @@ pub fn generate(plan: &Plan, weights: &Inputs, job: &Job) -> Result<Generated> {
         note(&mut out.prompt_logits, logits);
     }
     for t in 0..job.decode {
-        out.chosen.iter_mut().zip(&chosen).for_each(|(list, &token)| list.push(token));
+        out.note(0, &chosen);
         let of = |b: usize| vec![job.fed.as_ref().map_or(chosen[b], |fed| fed[b][t])];
         let ids: Vec<Vec<i64>> = (0..requests).map(of).collect();
         let (next, logits) = step(&plan.decode, &ids, prompt + t)?;
         chosen = choose(t + 1, next, &logits);
         note(&mut out.decode_logits, logits);
     }
-    out.chosen.iter_mut().zip(&chosen).for_each(|(list, &token)| list.push(token));
+    out.note(0, &chosen);
     Ok(out)
 }
 

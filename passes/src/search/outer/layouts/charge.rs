@@ -2,7 +2,7 @@
 
 use super::LayoutSpace;
 use crate::evaluate::StepModel;
-use crate::search::candidate::{Evaluated, bindings};
+use crate::search::candidate::{Evaluated, bindings, step_of};
 use crate::strategy::megatron::Phase;
 use shardc_ir::diag::Result;
 
@@ -12,11 +12,9 @@ impl LayoutSpace<'_> {
     pub(super) fn charge(&self, plan: &Evaluated, cost: &mut [f64]) -> Result<()> {
         let lowered = self.evaluator.lower_plan(plan, &mut |_, _, _| {})?;
         let (load, serving) = (&self.evaluator.load, &plan.serving);
-        let steps = [
-            (Phase::Prefill, &lowered.prefill.0, serving.prefill_requests, load.isl, load.isl),
-            (Phase::Decode, &lowered.decode.0, serving.micro_batch, 1, load.mean_context()),
-        ];
-        for (phase, module, requests, new, context) in steps {
+        let programs = [(Phase::Prefill, &lowered.prefill.0), (Phase::Decode, &lowered.decode.0)];
+        for (phase, module) in programs {
+            let (requests, new, context) = step_of(phase, serving, load);
             let all = plan.degrees.dp.saturating_mul(requests.max(1));
             let bind = bindings(module, all, new, context);
             let rounds = if phase == Phase::Decode { load.osl.saturating_sub(1) } else { 1 };
