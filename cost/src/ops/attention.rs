@@ -163,8 +163,8 @@ impl Pricer<'_> {
         let bytes = elements * f64::from(d.kv_bits) / 8.0 + rows * width * 4.0;
         let mut total = reading.ns + self.wider(elements, d.kv_bits, bits);
         if let Some(masked) = self.profile.masked.filter(|_| !latent) {
-            let at = [blocks, rows, seen, d.context as f64, width];
-            total += self.ungrouped_ns(masked, eight, at, elements * f64::from(d.kv_bits) / 8.0);
+            let read = elements * f64::from(d.kv_bits) / 8.0;
+            total += self.ungrouped_ns(masked, eight, [blocks, rows], read);
         }
         if !self.profile.benchmark {
             total = total.max(floor + rates.stream(bytes, COLD));
@@ -178,8 +178,13 @@ impl Pricer<'_> {
 
     /// What heads of a group add that do not share a block: their own blocks, and what they read
     /// again of a cache of `bytes`, ns.
-    fn ungrouped_ns(&self, masked: Masked, eight: bool, at: [f64; 5], bytes: f64) -> f64 {
-        let [blocks, rows, ..] = at;
+    fn ungrouped_ns(
+        &self,
+        masked: Masked,
+        eight: bool,
+        [blocks, rows]: [f64; 2],
+        bytes: f64,
+    ) -> f64 {
         let others = (rows / blocks - 1.0).max(0.0);
         if eight && masked.shares(rows / blocks) {
             return 0.0;

@@ -113,19 +113,15 @@ impl Graph {
     pub fn value_op(&mut self, op: u32, args: &[Id], types: &[u32]) -> Vec<Id> {
         let list = self.facts_mut().type_lists.id(types.to_vec());
         let made = self.add(Head::Logic { op, types: list }, args);
-        self.parts(made, types.len())
+        self.results_of(made, types.len())
     }
 
-    fn parts(&mut self, made: Id, results: usize) -> Vec<Id> {
+    /// The classes of the results of a node.
+    pub fn results_of(&mut self, made: Id, results: usize) -> Vec<Id> {
         match results {
             1 => vec![made],
             n => (0..n).map(|i| self.add(Head::Part(i as u32), &[made])).collect(),
         }
-    }
-
-    /// The classes of the results of a node with several.
-    pub fn results_of(&mut self, made: Id, results: usize) -> Vec<Id> {
-        self.parts(made, results)
     }
 
     /// `view<layout>(value)`.
@@ -239,7 +235,7 @@ impl Graph {
         let outs = left.iter().copied().zip(types.iter().copied()).collect();
         let outs = self.facts_mut().outs.id(outs);
         let made = self.add(Head::Local { op, outs }, args);
-        let made = self.parts(made, types.len());
+        let made = self.results_of(made, types.len());
         let of: Vec<Id> = args.iter().filter_map(|&a| self.held(a).map(|h| h.of)).collect();
         let values = self.value_op(op, &of, types);
         let joined = made.iter().zip(values).zip(left.iter().zip(types));

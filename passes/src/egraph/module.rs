@@ -19,7 +19,6 @@ use egg::Id;
 use shardc_ir::algebra::Rule;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::dim::Bindings;
-use shardc_ir::entity::EntityId;
 use shardc_ir::graph::{Def, Func, FuncId, Module};
 use shardc_ir::layers::Interface;
 use shardc_ir::layout::{Layout, Sharding};
@@ -183,7 +182,7 @@ fn explore_func(
         let equal = alternative.equal.iter().filter(|e| e.func == program.name);
         for Equal { own, other: name, .. } in equal {
             let of = |func: &Func, seeded: &Seeded, name: &str| {
-                let class = *seeded.held.get(&func.value(name)?.index())?;
+                let class = *seeded.held.get(&func.value(name)?)?;
                 graph.held(class).map(|h| h.of)
             };
             let (a, b) = (of(program, &programs[0].2, own), of(other, &seeded, name));

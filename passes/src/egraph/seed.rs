@@ -4,7 +4,6 @@ use super::exchange::is_exchange;
 use super::graph::{Graph, SEED};
 use egg::Id;
 use shardc_ir::diag::{Diagnostic, Result};
-use shardc_ir::entity::SecondaryMap;
 use shardc_ir::graph::{Func, Inst, Value};
 use shardc_ir::layout::Layout;
 use std::collections::BTreeMap;
@@ -15,9 +14,7 @@ use crate::codes;
 #[derive(Clone, Debug)]
 pub struct Seeded {
     /// The class of what a device holds, by value.
-    pub held: BTreeMap<usize, Id>,
-    /// The values of the model that parameters are.
-    pub params: Vec<Id>,
+    pub held: BTreeMap<Value, Id>,
 }
 
 /// Adds a function at collective level. Parameters are told apart by their position, so programs
@@ -27,25 +24,21 @@ pub struct Seeded {
 /// `S301` where an instruction does not leave the layout that its result has: the verifier would
 /// have said so.
 pub fn seed(graph: &mut Graph, func: &Func) -> Result<Seeded> {
-    let mut seeder = Seeder { graph, func, held: SecondaryMap::default() };
-    let params = seeder.params();
+    let mut seeder = Seeder { graph, func, held: BTreeMap::new() };
+    seeder.params();
     for &inst in &func.body {
         seeder.inst(inst)?;
     }
-    let held = func.values.iter().filter_map(|(v, _)| {
-        use shardc_ir::entity::EntityId;
-        Some((v.index(), seeder.held[v]?))
-    });
-    let held = held.collect();
+    let held = seeder.held;
     graph.sign(SEED);
     graph.rebuild();
-    Ok(Seeded { held, params })
+    Ok(Seeded { held })
 }
 
 struct Seeder<'a> {
     graph: &'a mut Graph,
     func: &'a Func,
-    held: SecondaryMap<Value, Option<Id>>,
+    held: BTreeMap<Value, Id>,
 }
 
 impl Seeder<'_> {
@@ -54,28 +47,26 @@ impl Seeder<'_> {
         self.func.layout(value).cloned().unwrap_or_else(|| Layout::replicated(rank))
     }
 
-    fn params(&mut self) -> Vec<Id> {
-        let mut out = Vec::new();
+    fn params(&mut self) {
         for (i, &param) in self.func.params.iter().enumerate() {
             let ty = self.func.ty(param).clone();
             let source = self.graph.source(i, &ty);
             let layout = self.layout(param);
             let layout = self.graph.facts_mut().layout_id(&layout);
             let ty = self.graph.facts_mut().types.id(ty);
-            self.held[param] = Some(self.graph.view(source, layout, ty));
-            out.push(source);
+            self.held.insert(param, self.graph.view(source, layout, ty));
         }
-        out
     }
 
     fn inst(&mut self, inst: Inst) -> Result<()> {
         let data = &self.func.insts[inst];
-        let args: Vec<Id> = data.operands.iter().filter_map(|&v| self.held[v]).collect();
+        let args: Vec<Id> =
+            data.operands.iter().filter_map(|v| self.held.get(v).copied()).collect();
         let left: Vec<Layout> = data.results.iter().map(|&v| self.layout(v)).collect();
         if is_exchange(&data.op) {
             let made = self.graph.exchange(data.op.clone(), args[0], left.first());
             let made = made.ok_or_else(|| self.refused(inst))?;
-            self.held[data.results[0]] = Some(made);
+            self.held.insert(data.results[0], made);
             return self.agrees(inst, made, &left[0]);
         }
         let types: Vec<u32> = data
@@ -87,7 +78,7 @@ impl Seeder<'_> {
         let left: Vec<u32> = left.iter().map(|l| self.graph.facts_mut().layout_id(l)).collect();
         let made = self.graph.local(op, &args, &types, &left);
         for (&value, made) in data.results.iter().zip(made) {
-            self.held[value] = Some(made);
+            self.held.insert(value, made);
         }
         Ok(())
     }

@@ -41,8 +41,7 @@ pub fn neighbourhood(
     let found = graphs.iter().find_map(|g| {
         let func = &module.funcs[g.func];
         let value = func.value(name)?;
-        use shardc_ir::entity::EntityId;
-        let class = *g.explored.seeded.held.get(&value.index())?;
+        let class = *g.explored.seeded.held.get(&value)?;
         Some((g, g.explored.graph.held(class)?.of))
     });
     let (saturated, value) = found?;

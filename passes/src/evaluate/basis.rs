@@ -2,7 +2,7 @@
 //! guessed, and how far it may be off.
 
 use super::price::{self, Category, Priced};
-use super::{Pricing, StepModel, Work, scaled};
+use super::{Pricing, StepModel, Work, requests, scaled, with_host};
 use shardc_cost::source::Source;
 use shardc_cost::time::Ns;
 use shardc_ir::dim::Bindings;
@@ -159,7 +159,7 @@ impl StepModel {
             add(line.category, line.priced.source.into(), line.time(), line.priced.error);
         }
         for (items, device) in self.stages.iter().zip(devices) {
-            let step = super::with_host(device, items, pricing.profile, bind);
+            let step = with_host(device, items, requests(items, bind), pricing.profile, bind);
             add(Category::Host, Ground::Guessed, step.saturating_sub(device), HOST_ERROR);
         }
         out.sort_by_key(|(category, _)| *category);

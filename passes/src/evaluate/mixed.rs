@@ -1,6 +1,6 @@
 //! Steps in which prompts and decoding share operators: work on the tokens of both, attention of each.
 
-use super::{Item, Pricing, StepModel, Work, launched, scaled};
+use super::{Item, Pricing, StepModel, Work, scaled, with_host};
 use crate::search::bindings;
 use shardc_cost::serving::{Mixed, StepTime};
 use shardc_cost::time::Ns;
@@ -86,18 +86,13 @@ impl MixedSteps<'_> {
         let attends = |item: &&Item| matches!(item.work, Work::Attention { .. });
         let items = &self.prompts.stages[stage];
         let shared = items.iter().filter(|item| !attends(item));
-        let shared = shared.map(|item| time(item, sizes.shared.at(&item.work.dims())));
-        let shared = shared.fold(Ns::ZERO, |a, b| a + b);
-        let own = items.iter().filter(attends).map(|item| time(item, &sizes.prompts));
-        let own = own.fold(Ns::ZERO, |a, b| a + b).as_f64() / sizes.chunks.max(1) as f64;
+        let shared: Ns = shared.map(|item| time(item, sizes.shared.at(&item.work.dims()))).sum();
+        let own: Ns = items.iter().filter(attends).map(|item| time(item, &sizes.prompts)).sum();
+        let own = own.as_f64() / sizes.chunks.max(1) as f64;
         let decoding = self.decoding.and_then(|d| d.stages.get(stage));
         let others = decoding.into_iter().flatten().filter(attends);
-        let others = others.map(|item| time(item, &sizes.decoding)).fold(Ns::ZERO, |a, b| a + b);
+        let others: Ns = others.map(|item| time(item, &sizes.decoding)).sum();
         let device = shared + Ns::from_ns(own) + others;
-        if device.is_infinite() {
-            return device;
-        }
-        let launched = launched(items, pricing.profile, &sizes.prompts);
-        Ns::from_ns(pricing.profile.host.step(device.as_f64(), sizes.served, launched))
+        with_host(device, items, sizes.served, pricing.profile, &sizes.prompts)
     }
 }

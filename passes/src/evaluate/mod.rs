@@ -98,6 +98,11 @@ impl StepModel {
         self.stages.iter().map(|items| stage_time(items, pricing, bind)).collect()
     }
 
+    /// Time of each stage on the device.
+    pub fn device_times(&self, pricing: Pricing<'_>, bind: &Bindings) -> Vec<Ns> {
+        self.stages.iter().map(|items| device_time(items, pricing, bind)).collect()
+    }
+
     /// Time of a step through all stages, and the interval between micro-batches.
     pub fn time(&self, pricing: Pricing<'_>, bind: &Bindings) -> StepTime {
         StepTime::of_stages(self.stage_times(pricing, bind))
@@ -119,7 +124,8 @@ impl StepModel {
     pub fn host_times(&self, pricing: Pricing<'_>, bind: &Bindings) -> Vec<Ns> {
         let of_stage = |items: &Vec<Item>| {
             let device = device_time(items, pricing, bind);
-            with_host(device, items, pricing.profile, bind).saturating_sub(device)
+            let requests = requests(items, bind);
+            with_host(device, items, requests, pricing.profile, bind).saturating_sub(device)
         };
         self.stages.iter().map(of_stage).collect()
     }
@@ -169,13 +175,18 @@ pub(crate) fn work_on(
 impl<'a> Pricing<'a> {
     /// The models of operators and of collectives.
     pub fn models(self) -> (Pricer<'a>, Fabric<'a>) {
-        let pricer = Pricer::new(&self.cluster.device, self.profile);
-        (pricer, Fabric::new(self.cluster, self.profile))
+        (Pricer::new(&self.cluster.device, self.profile), self.fabric())
+    }
+
+    /// The model of collectives alone, which costs nothing to make.
+    pub fn fabric(self) -> Fabric<'a> {
+        Fabric::new(self.cluster, self.profile)
     }
 }
 
 fn stage_time(items: &[Item], pricing: Pricing<'_>, bind: &Bindings) -> Ns {
-    with_host(device_time(items, pricing, bind), items, pricing.profile, bind)
+    let device = device_time(items, pricing, bind);
+    with_host(device, items, requests(items, bind), pricing.profile, bind)
 }
 
 fn device_time(items: &[Item], pricing: Pricing<'_>, bind: &Bindings) -> Ns {
@@ -186,14 +197,18 @@ fn device_time(items: &[Item], pricing: Pricing<'_>, bind: &Bindings) -> Ns {
     priced.fold(Ns::ZERO, |a, b| a + b)
 }
 
-/// A stage's step, on the device and on the host.
-fn with_host(device: Ns, items: &[Item], profile: &Profile, bind: &Bindings) -> Ns {
+/// A stage's step that gives so many requests a token, on the device and on the host.
+fn with_host(device: Ns, items: &[Item], requests: u64, profile: &Profile, bind: &Bindings) -> Ns {
     if device.is_infinite() {
         return device;
     }
-    let requests = attends(items, bind).map_or(0, |(requests, _)| requests);
     let launched = launched(items, profile, bind);
     Ns::from_ns(profile.host.step(device.as_f64(), requests, launched))
+}
+
+/// Requests of the attention of a stage; 0 where there is none.
+fn requests(items: &[Item], bind: &Bindings) -> u64 {
+    attends(items, bind).map_or(0, |(requests, _)| requests)
 }
 
 /// Requests and new tokens of the attention of a stage, if there is any.

@@ -2,7 +2,7 @@
 //! meets the limit and the next does not, straight. So plans are compared at one TPOT, and a gain is
 //! not that of a batch that just fits under the limit.
 
-use super::candidate::{Evaluated, Evaluator, Lowered};
+use super::candidate::{Evaluated, Evaluator};
 use super::ready::{Ready, Terms};
 use shardc_cost::serving::{Load, Serving};
 use shardc_cost::time::Ns;
@@ -16,8 +16,7 @@ impl Evaluator<'_> {
     /// A pass refuses the plan's programs.
     pub fn at_tpot(&self, plan: &Evaluated, limit: Ns) -> Result<Option<f64>> {
         let lowered = self.lower_plan(plan, &mut |_, _, _| {})?;
-        let Lowered { prefill, decode, groups } = lowered;
-        let ready = self.ready(&plan.degrees, Lowered { prefill, decode, groups })?;
+        let ready = self.ready(&plan.degrees, lowered)?;
         let at = |batch: u64| serve_at(&ready, &self.terms(), batch);
         let meets = |serving: &Serving| serving.tpot <= limit;
         let Some(most) = at(self.load.max_batch) else { return Ok(None) };

@@ -229,10 +229,8 @@ impl Ready {
         let (_, together) = load.micro_batches(batch, self.degrees.pp);
         let module = &self.decode.module;
         let bind = bindings(module, dp.saturating_mul(together), 1, load.mean_context());
-        let (steps, pricing) = (&self.decode.steps, terms.pricing());
-        let times = steps.stage_times(pricing, &bind).into_iter();
-        let device = times.zip(steps.host_times(pricing, &bind)).map(|(t, h)| t.saturating_sub(h));
-        host.lagging(device.max().unwrap_or_default().as_f64(), together)
+        let device = self.decode.steps.device_times(terms.pricing(), &bind).into_iter().max();
+        host.lagging(device.unwrap_or_default().as_f64(), together)
     }
 
     /// Time by category of one micro-batch through all stages, at the batch of a service, and what

@@ -20,7 +20,6 @@ use super::seed::Seeded;
 use egg::Id;
 use frontier::{Limits, Solution, solve};
 use order::Forms;
-use shardc_ir::entity::EntityId;
 use shardc_ir::graph::{Func, InstData, Value};
 use shardc_ir::layout::Layout;
 use space::{Ends, Index, Space};
@@ -122,7 +121,7 @@ impl Explored {
     }
 
     fn classes(&self, values: &[Value]) -> Vec<Id> {
-        let of = |v: &Value| self.seeded.held.get(&v.index());
+        let of = |v: &Value| self.seeded.held.get(v);
         values.iter().filter_map(of).map(|&id| self.graph.egraph.find(id)).collect()
     }
 
@@ -145,7 +144,7 @@ impl Explored {
     pub fn names(&self) -> BTreeMap<Id, String> {
         let mut out = BTreeMap::new();
         for (value, data) in self.func.values.iter() {
-            let held = self.seeded.held.get(&value.index()).and_then(|&c| self.graph.held(c));
+            let held = self.seeded.held.get(&value).and_then(|&c| self.graph.held(c));
             if let Some(held) = held {
                 out.entry(held.of).or_insert_with(|| data.name.clone());
             }
@@ -243,7 +242,7 @@ impl Explored {
 }
 
 fn own_operators(graph: &Graph, func: &Func, seeded: &Seeded) -> Vec<Node> {
-    let class = |v: &Value| graph.held(*seeded.held.get(&v.index())?).map(|h| h.of);
+    let class = |v: &Value| graph.held(*seeded.held.get(v)?).map(|h| h.of);
     let logic = |head: Head| match head {
         Head::Logic { op, .. } => Some(op),
         _ => None,
@@ -252,7 +251,7 @@ fn own_operators(graph: &Graph, func: &Func, seeded: &Seeded) -> Vec<Node> {
 }
 
 fn own_nodes(graph: &Graph, func: &Func, seeded: &Seeded) -> Vec<Node> {
-    let class = |v: &Value| seeded.held.get(&v.index()).map(|&c| graph.egraph.find(c));
+    let class = |v: &Value| seeded.held.get(v).map(|&c| graph.egraph.find(c));
     let local = |head: Head| match head {
         Head::Local { op, .. } => Some(op),
         _ => None,

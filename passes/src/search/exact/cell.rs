@@ -17,7 +17,7 @@ use shardc_cost::serving::{Load, Mixed, Objective, prefill_requests};
 use shardc_ir::dim::Bindings;
 use shardc_ir::graph::Module;
 use shardc_ir::layout::{Layout, primes};
-use shardc_ir::types::{Kind, Type};
+use shardc_ir::types::Type;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -239,7 +239,7 @@ fn params<'m>(
     for func in module.funcs.values() {
         let Some(decided) = schedule.funcs.get(&func.name) else { continue };
         for (&value, layout) in &decided.params {
-            if matches!(func.ty(value).kind, Kind::Weight | Kind::Cache) {
+            if func.ty(value).kind.is_stored() {
                 out.insert((func.name.as_str(), func.values[value].name.as_str()), layout);
             }
         }

@@ -76,7 +76,7 @@ impl<'a> StepPrices<'a> {
 
     /// Times of moving the axes of `group` from one role to another, all values one after another.
     pub fn step(
-        &mut self,
+        &self,
         bundle: &Bundle,
         (from, to): (Option<usize>, Option<usize>),
         group: Group,
@@ -108,7 +108,7 @@ impl<'a> StepPrices<'a> {
         (from, to): (Option<usize>, Option<usize>),
         (before, after): (State, State),
     ) -> Times {
-        let (_, fabric) = self.pricing.models();
+        let fabric = self.pricing.fabric();
         let mut total = [0.0; 2];
         for (carried, sizes) in bundle.values.iter().zip(&self.sizes) {
             let split = |role: &Option<usize>| role.is_some() && carried.dims.contains(role);
@@ -122,8 +122,8 @@ impl<'a> StepPrices<'a> {
         if self.same { [total[0]; 2] } else { total }
     }
 
-    pub fn known(&mut self, name: &'static str, group: Group, bytes: (u64, u64)) -> f64 {
-        let (_, fabric) = self.pricing.models();
+    pub fn known(&self, name: &'static str, group: Group, bytes: (u64, u64)) -> f64 {
+        let fabric = self.pricing.fabric();
         let key = (name, group, bytes.0, bytes.1);
         let known = self.known.borrow().get(&key).copied();
         known.unwrap_or_else(|| {

@@ -118,7 +118,7 @@ fn wanted(
     point: &Point<'_>,
 ) -> Vec<Option<(State, Times)>> {
     let states = map_states(&to.lattice, &moves.lattice, map);
-    let mut prices = StepPrices::new(bundle, &moves.lattice, point);
+    let prices = StepPrices::new(bundle, &moves.lattice, point);
     let whole = whole_at_use(bundle, reader);
     let none = Bindings::default();
     let finish = |(choice, state): (usize, Option<State>)| {

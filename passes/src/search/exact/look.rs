@@ -131,8 +131,8 @@ impl Scene<'_> {
         while from <= last {
             let mut to = (from + step - 1).min(last);
             to = (from..=to).take_while(|b| together(*b) == together(from)).last().unwrap_or(from);
-            let limit = self.load().tpot_limit.map_or(f64::INFINITY, Ns::as_f64);
-            if seen.least(&service, (from, to), What::Tpot) <= limit {
+            let least = || seen.least(&service, (from, to), What::Tpot);
+            if self.load().tpot_limit.is_none_or(|limit| least() <= limit.as_f64()) {
                 let stay = seen.least(&service, (from, to), What::Stay);
                 most = f64::max(most, service.score(to, stay));
                 meets = Some(to);

@@ -234,7 +234,7 @@ impl Moves {
             marked
         });
         let found = moves.find(bundle, point.axes, begin, end);
-        let mut pricing = StepPrices::new(bundle, &moves.lattice, point);
+        let pricing = StepPrices::new(bundle, &moves.lattice, point);
         moves.passes = found
             .into_iter()
             .map(|Found { from, to, steps }| {

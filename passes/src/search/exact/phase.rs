@@ -268,7 +268,7 @@ impl<'a> Part<'a> {
         let stream = &self.flow.stream;
         let lattice = lattice(stream, point);
         let (ty, dims) = (self.flow.func.ty(stream.outputs[0].value), &stream.outputs[0].dims);
-        let (_, fabric) = point.pricing.models();
+        let fabric = point.pricing.fabric();
         let of = |state: State, far: bool| {
             point.both(&ty.dims, |bind| {
                 let share = |(dim, on): (&Dim, &Option<usize>)| {

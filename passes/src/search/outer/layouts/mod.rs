@@ -30,7 +30,6 @@ use shardc_ir::dim::Bindings;
 use shardc_ir::graph::Module;
 use shardc_ir::layout::Layout as ValueLayout;
 use shardc_ir::mesh::{AxisId, AxisRef, Mesh};
-use shardc_ir::types::Kind;
 use sites::Sites;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -254,7 +253,7 @@ fn share((decode, from): (&Module, &Schedule), (prefill, to): (&Module, &mut Sch
     for func in prefill.funcs.values() {
         let Some(decided) = to.funcs.get_mut(&func.name) else { continue };
         for (&value, layout) in &mut decided.params {
-            let stored = matches!(func.ty(value).kind, Kind::Weight | Kind::Cache);
+            let stored = func.ty(value).kind.is_stored();
             let same = known.get(&(func.name.as_str(), func.values[value].name.as_str()));
             if let Some(same) = same.filter(|_| stored) {
                 layout.clone_from(same);
