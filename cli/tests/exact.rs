@@ -77,3 +77,14 @@ fn plans_are_written_with_their_assignments() {
     assert_eq!(run.stdout, again.stdout);
     assert_eq!(text, std::fs::read_to_string(dir.join("plan.json")).unwrap());
 }
+
+/// Degrees stand beside the axes that they are, and are left out where layouts differ too much to say.
+#[test]
+fn degrees_are_shown_with_their_axes() {
+    let path = model("Qwen__Qwen3-8B");
+    let args = ["--cluster", "h100x8", "--gpus", "2", "--isl", "4096", "--osl", "512"];
+    let run = shardc(&[&["compile", &path, "--search", "exact"], &args[..]].concat());
+    let line = run.stdout.lines().find(|l| l.trim_start().starts_with("mesh @")).unwrap();
+    let mut shown = line.split("; ").skip(1).map(|part| part.split_once(" = ").unwrap());
+    assert!(shown.all(|(_, axes)| !axes.trim().is_empty()), "{line}");
+}

@@ -147,7 +147,7 @@ fn degrees(out: &mut String, document: &Document<'_>) {
     let axes = |(name, size): &(&str, u64)| {
         let shown = groups.axes(name).iter().map(|a| groups.mesh.show(*a).to_string());
         let shown = shown.collect::<Vec<_>>().join("·").replace('"', "");
-        (*size > 1).then(|| format!("{name} {size} = {shown}"))
+        (*size > 1 && !shown.is_empty()).then(|| format!("{name} {size} = {shown}"))
     };
     let d = layouts::headline(&plan.best, Phase::Decode);
     let cached = if by_operator { ("kvp", d.kvp) } else { ("cp", plan.best.degrees.cp) };
