@@ -6,9 +6,11 @@ use crate::commands::{
 };
 use crate::failure::{InSource, Outcome};
 use crate::input::{ModelFiles, Source};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Deserialize;
 use shardc::codes;
 use shardc::facade::ModelRequest;
+use shardc_cost::profile::{Overlap, Profile};
 use shardc_frontend::config::read_quantisation;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::dtype::DType;
@@ -129,6 +131,34 @@ impl ModelArgs {
             kv_dtype: None,
         })
     }
+}
+
+/// Whether collectives run beside kernels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Overlapping {
+    /// They take turns
+    #[default]
+    None,
+    /// A collective runs beside the kernels that do not wait for it, on a stream of its own as in
+    /// launch plans (docs/cost.md)
+    Modelled,
+}
+
+/// The profile of a name, with collectives beside its kernels or not.
+///
+/// Errors: `U009`.
+pub fn profile(name: &str, overlap: Overlapping) -> Result<Profile> {
+    let profile = Profile::named(name).ok_or_else(|| {
+        let message = format!("there is no profile `{name}`");
+        let help = format!("choose one of {}", Profile::NAMES.join(", "));
+        Box::new(Diagnostic::error(codes::UNKNOWN_PROFILE, message).help(help))
+    })?;
+    let overlap = match overlap {
+        Overlapping::None => Overlap::None,
+        Overlapping::Modelled => Overlap::STREAMS,
+    };
+    Ok(Profile { overlap, ..profile })
 }
 
 /// The number format of a name, as the text of the IR or the field writes it.

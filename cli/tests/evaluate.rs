@@ -74,6 +74,31 @@ fn answers_say_what_they_rest_on() {
     }
 }
 
+/// Shared experts run while rows of the others travel; with tensor parallelism alone nothing can.
+#[test]
+fn collectives_run_beside_what_does_not_wait_for_them() {
+    let apart = question(
+        "deepseek-ai__DeepSeek-V3",
+        "h100x8x4",
+        json!({"tp": 4, "dp": 8, "ep": 32}),
+        (1000, 200, 512),
+    );
+    let bound = question("Qwen__Qwen3-8B", "h100x8", json!({"tp": 8}), (1000, 200, 64));
+    let with = |question: &Value, overlap: &str| {
+        let mut asked = question.clone();
+        asked["overlap"] = json!(overlap);
+        asked.to_string()
+    };
+    let lines = [&apart, &bound].map(|q| ["none", "modelled"].map(|overlap| with(q, overlap)));
+    let answers = ask("overlap", lines.as_flattened());
+    let step = |i: usize| answers[i]["step_ns"]["prefill"].as_u64().unwrap();
+    let talk = |i: usize| answers[i]["breakdown"]["prefill"]["communication"].as_u64().unwrap();
+    assert!(step(1) < step(0) && step(1) + talk(0) >= step(0), "{} {}", step(1), step(0));
+    assert_eq!(step(0) - step(1), talk(0) - talk(1), "what is saved is communication");
+    assert_eq!(step(3), step(2), "every kernel waits for the sums before it");
+    assert_eq!(answers[1]["overlap"], "modelled");
+}
+
 #[test]
 fn lines_are_answered_in_order_and_errors_in_place() {
     let good = question("Qwen__Qwen3-8B", "h100x8", json!({"tp": 2}), (512, 64, 4));
@@ -92,6 +117,7 @@ fn lines_are_answered_in_order_and_errors_in_place() {
         with("isl", json!(-1)),
         with("precision", json!("fp7")),
         with("profile", json!("vlm")),
+        with("overlap", json!("ideal")),
         with("layout", json!({"tp": 2, "dp": 8})),
         "[1]".to_string(),
         with("isl", Value::Null),
@@ -106,8 +132,8 @@ fn lines_are_answered_in_order_and_errors_in_place() {
         let error = &answer["error"];
         assert!(error["code"].is_string() && error["message"].is_string(), "{line}: {answer}");
     }
-    assert_eq!((&answers[0]["id"], &answers[15]["id"]), (&json!("a"), &json!("z")));
-    assert_eq!(answers[0]["tpot_ms"], answers[15]["tpot_ms"]);
+    assert_eq!((&answers[0]["id"], &answers[16]["id"]), (&json!("a"), &json!("z")));
+    assert_eq!(answers[0]["tpot_ms"], answers[16]["tpot_ms"]);
     assert_eq!(answers[0]["fits"], true);
     let steps = &answers[0]["breakdown"];
     for phase in ["prefill", "decode"] {

@@ -1,5 +1,6 @@
 //! Numbers for people.
 
+use shardc_cost::profile::{Overlap, Profile};
 use shardc_cost::time::Ns;
 
 /// `95,200`.
@@ -60,6 +61,15 @@ pub fn gib(bytes: u64) -> String {
 /// A part of a whole, `12.3 %`.
 pub fn percent(part: Ns, whole: Ns) -> String {
     format!("{:.1} %", 100.0 * part.as_f64() / whole.as_f64().max(1.0))
+}
+
+/// Whose kernels are priced, and what runs beside them.
+pub fn kernels(profile: &Profile) -> String {
+    let beside = match profile.overlap {
+        Overlap::None => "",
+        Overlap::Streams { .. } => ", collectives beside them",
+    };
+    format!("kernels as in {}{beside}", profile.name)
 }
 
 #[cfg(test)]

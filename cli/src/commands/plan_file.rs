@@ -5,7 +5,6 @@ use crate::input::{self, Source};
 use serde::de::DeserializeOwned;
 use shardc::codes;
 use shardc_cost::machine::Cluster;
-use shardc_cost::profile::Profile;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::graph::Module;
 use shardc_ir::text::parse;
@@ -81,15 +80,4 @@ impl Programs {
         self.0.insert(file.to_string(), (source.text, Rc::clone(&module)));
         Ok(module)
     }
-}
-
-/// The profile of a name.
-///
-/// Errors: `U009`.
-pub fn profile(name: &str) -> Result<Profile> {
-    Profile::named(name).ok_or_else(|| {
-        let message = format!("there is no profile `{name}`");
-        let help = format!("choose one of {}", Profile::NAMES.join(", "));
-        Box::new(Diagnostic::error(codes::UNKNOWN_PROFILE, message).help(help))
-    })
 }

@@ -56,6 +56,8 @@ pub struct Profile {
     pub custom_all_reduce: bool,
     /// What the host does in a step.
     pub host: Host,
+    /// Whether collectives run beside kernels.
+    pub overlap: Overlap,
     /// How requests share steps.
     pub scheduling: Scheduling,
     /// Tokens in a prefill step: requests are batched up to this many.
@@ -94,6 +96,33 @@ impl Host {
     pub fn lagging(&self, device_ns: f64, requests: u64) -> f64 {
         let host = self.step_ns + requests as f64 * self.request_ns;
         (self.lag * (host / device_ns.max(1.0) - self.lag_from)).clamp(0.0, 0.5)
+    }
+}
+
+/// Whether collectives run beside kernels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Overlap {
+    /// They take turns, as in engines that launch everything on one stream.
+    None,
+    /// They have a stream of their own, as in launch plans: one runs beside any kernel that waits for
+    /// nothing of it. While it does, kernels have the multiprocessors that it leaves them.
+    Streams {
+        /// Multiprocessors that collectives take.
+        multiprocessors: u64,
+    },
+}
+
+impl Overlap {
+    /// As many multiprocessors as suffice to saturate NVLink and InfiniBand on an H800 (20 of 132:
+    /// DeepSeek-V3 technical report, arXiv 2412.19437, section 3.2.2). Nothing was fitted to runs.
+    pub const STREAMS: Overlap = Overlap::Streams { multiprocessors: 20 };
+
+    /// Name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Overlap::None => "none",
+            Overlap::Streams { .. } => "modelled",
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Constants of vLLM 0.24 on an H100 SXM, and how each was fitted.
 
 use super::{
-    DecodeFit, ExpertFit, GemmFit, Load, PrefillFit, Profile, StreamFit, Untuned, Wide, engines,
+    DecodeFit, ExpertFit, GemmFit, Load, Overlap, PrefillFit, Profile, StreamFit, Untuned, Wide,
+    engines,
 };
 use crate::serving::Scheduling;
 
@@ -36,6 +37,7 @@ pub(super) const PROFILE: Profile = Profile {
     cuda_graphs: true,
     custom_all_reduce: true,
     host: engines::VLLM,
+    overlap: Overlap::None,
     scheduling: Scheduling { mixed: true, ..Scheduling::ALONE },
     prefill_tokens: 8192,
 };

@@ -2,7 +2,8 @@
 //! guessed, and how far it may be off.
 
 use super::price::{self, Category, Priced};
-use super::{Pricing, StepModel, Work, requests, scaled, with_host};
+use super::{Pricing, StepModel, Work, scaled};
+use shardc_cost::profile::Overlap;
 use shardc_cost::source::Source;
 use shardc_cost::time::Ns;
 use shardc_ir::dim::Bindings;
@@ -141,6 +142,20 @@ impl StepModel {
             .collect()
     }
 
+    /// What each stage saves by collectives that run beside kernels.
+    pub fn hidden(&self, pricing: Pricing<'_>, bind: &Bindings) -> Vec<Ns> {
+        let mut saved = vec![Ns::ZERO; self.stages.len()];
+        if pricing.profile.overlap != Overlap::None {
+            for line in self.lines(pricing, bind) {
+                saved[line.stage] += line.time();
+            }
+            for (saved, device) in saved.iter_mut().zip(self.device_times(pricing, bind)) {
+                *saved = saved.saturating_sub(device);
+            }
+        }
+        saved
+    }
+
     /// What the times of [`breakdown`](Self::breakdown) rest on.
     pub fn bases(&self, pricing: Pricing<'_>, bind: &Bindings) -> Vec<(Category, Basis)> {
         let mut out: Vec<(Category, Basis)> = Vec::new();
@@ -153,14 +168,18 @@ impl StepModel {
                 out.push((category, basis));
             }
         };
-        let mut devices = vec![Ns::ZERO; self.stages.len()];
+        let mut hidden = self.hidden(pricing, bind);
         for line in self.lines(pricing, bind) {
-            devices[line.stage] += line.time();
-            add(line.category, line.priced.source.into(), line.time(), line.priced.error);
+            let mut time = line.time();
+            if line.category == Category::Communication {
+                let left = &mut hidden[line.stage];
+                let beside = time.min(*left);
+                (time, *left) = (time.saturating_sub(beside), left.saturating_sub(beside));
+            }
+            add(line.category, line.priced.source.into(), time, line.priced.error);
         }
-        for (items, device) in self.stages.iter().zip(devices) {
-            let step = with_host(device, items, requests(items, bind), pricing.profile, bind);
-            add(Category::Host, Ground::Guessed, step.saturating_sub(device), HOST_ERROR);
+        for host in self.host_times(pricing, bind) {
+            add(Category::Host, Ground::Guessed, host, HOST_ERROR);
         }
         out.sort_by_key(|(category, _)| *category);
         out

@@ -12,6 +12,7 @@ use shardc_ir::graph::{Func, Inst, InstData, Module, Value};
 use shardc_ir::mesh::{AxisRef, Mesh};
 use shardc_ir::ops::Op;
 use shardc_ir::types::{Kind, Type};
+use std::collections::BTreeMap;
 
 /// Reads the functions of a module.
 pub(super) struct Reader<'a> {
@@ -25,20 +26,23 @@ pub(super) struct Reader<'a> {
 impl Reader<'_> {
     /// The work of a stage's program.
     pub(super) fn program(&self, program: &Func, stage: u64) -> Vec<Item> {
-        let mut items = Vec::new();
-        self.function(program, stage, 1, &mut items);
-        items
+        let mut read = Items::default();
+        self.function(program, stage, 1, &mut read);
+        read.items
     }
 
     /// The work of some instructions of a function.
     pub(super) fn some(&self, func: &Func, wanted: &dyn Fn(Inst) -> bool) -> Vec<Work> {
-        let mut items = Vec::new();
-        self.instructions(func, 0, 1, wanted, &mut items);
-        items.into_iter().map(|item| item.work).collect()
+        let mut read = Items::default();
+        self.instructions(func, 0, 1, wanted, &mut read);
+        read.items.into_iter().map(|item| item.work).collect()
     }
 
-    fn function(&self, func: &Func, stage: u64, times: u64, items: &mut Vec<Item>) {
-        self.instructions(func, stage, times, &|_| true, items);
+    /// A layer or a program, at whose ends all streams meet.
+    fn function(&self, func: &Func, stage: u64, times: u64, read: &mut Items) {
+        read.segment += 1;
+        self.instructions(func, stage, times, &|_| true, read);
+        read.segment += 1;
     }
 
     fn instructions(
@@ -47,9 +51,11 @@ impl Reader<'_> {
         stage: u64,
         times: u64,
         wanted: &dyn Fn(Inst) -> bool,
-        items: &mut Vec<Item>,
+        read: &mut Items,
     ) {
         let mut fused: Vec<(Value, usize)> = Vec::new();
+        // The items that make a value, what is fused into others seen through.
+        let mut makers: BTreeMap<Value, Vec<u32>> = BTreeMap::new();
         for &inst in func.body.iter().filter(|&&i| wanted(i)) {
             let data = &func.insts[inst];
             // Engines do not fuse products of attention with those behind it.
@@ -60,22 +66,33 @@ impl Reader<'_> {
                 for (name, layers) in repeat.distinct() {
                     if let Some(id) = self.module.func(name) {
                         let layer = &self.module.funcs[id];
-                        self.function(layer, stage, times.saturating_mul(layers), items);
+                        self.function(layer, stage, times.saturating_mul(layers), read);
                     }
                 }
+                makers.clear();
                 continue;
             }
-            let Some(work) = self.work(func, inst, stage) else { continue };
+            let needs = needs(data, &makers);
+            let Some(work) = self.work(func, inst, stage) else {
+                makers.extend(data.results.iter().map(|&result| (result, needs.clone())));
+                continue;
+            };
             let lhs = data.operands.first().copied();
             let lhs = lhs.filter(|_| !widened(func, data));
-            if let Some(at) = fusable(&work, lhs, &fused, items) {
-                join(&mut items[at], work);
-                continue;
-            }
-            if let (Work::Gemm { .. }, Some(lhs)) = (&work, lhs) {
-                fused.push((lhs, items.len()));
-            }
-            items.push(Item { label: label(func, data), work, times });
+            let at = match fusable(&work, lhs, &fused, &read.items) {
+                Some(at) => {
+                    join(&mut read.items[at], work);
+                    at
+                }
+                None => {
+                    if let (Work::Gemm { .. }, Some(lhs)) = (&work, lhs) {
+                        fused.push((lhs, read.items.len()));
+                    }
+                    read.push(label(func, data), work, times, needs)
+                }
+            };
+            let made = vec![read.items[at].number];
+            makers.extend(data.results.iter().map(|&result| (result, made.clone())));
         }
     }
 
@@ -199,6 +216,32 @@ impl Reader<'_> {
         let (devices, node) = (self.mesh.devices(), self.cluster.node.devices.max(1));
         stage + 1 < self.stages && (devices >= node || ((stage + 1) * devices).is_multiple_of(node))
     }
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Items {
+    items: Vec<Item>,
+    segment: usize,
+}
+
+impl Items {
+    /// Appends an item, and says where it is.
+    fn push(&mut self, label: String, work: Work, times: u64, needs: Vec<u32>) -> usize {
+        let at = self.items.len();
+        let segment = self.segment;
+        self.items.push(Item { label, work, times, segment, number: at as u32, needs });
+        at
+    }
+}
+
+/// The items whose results an instruction reads.
+fn needs(data: &InstData, makers: &BTreeMap<Value, Vec<u32>>) -> Vec<u32> {
+    let makers = data.operands.iter().filter_map(|operand| makers.get(operand));
+    let mut needs: Vec<u32> = makers.flatten().copied().collect();
+    needs.sort_unstable();
+    needs.dedup();
+    needs
 }
 
 fn label(func: &Func, data: &InstData) -> String {

@@ -1,6 +1,6 @@
 //! Steps in which prompts and decoding share operators: work on the tokens of both, attention of each.
 
-use super::{Item, Pricing, StepModel, Work, scaled, with_host};
+use super::{Item, Pricing, StepModel, Work, with_host};
 use crate::search::bindings;
 use shardc_cost::serving::{Mixed, StepTime};
 use shardc_cost::time::Ns;
@@ -81,18 +81,18 @@ impl MixedSteps<'_> {
     fn stage(&self, stage: usize, pricing: Pricing<'_>, sizes: &MixedSizes) -> Ns {
         let (pricer, fabric) = pricing.models();
         let time = |item: &Item, bind: &Bindings| {
-            scaled(super::price(&item.work, &pricer, &fabric, bind).time, item.times)
+            super::price(&item.work, &pricer, &fabric, bind).time.as_f64()
         };
-        let attends = |item: &&Item| matches!(item.work, Work::Attention { .. });
+        let attends = |item: &Item| matches!(item.work, Work::Attention { .. });
         let items = &self.prompts.stages[stage];
-        let shared = items.iter().filter(|item| !attends(item));
-        let shared: Ns = shared.map(|item| time(item, sizes.shared.at(&item.work.dims()))).sum();
-        let own: Ns = items.iter().filter(attends).map(|item| time(item, &sizes.prompts)).sum();
-        let own = own.as_f64() / sizes.chunks.max(1) as f64;
+        let of_item = |item: &Item| match attends(item) {
+            true => time(item, &sizes.prompts) / sizes.chunks.max(1) as f64,
+            false => time(item, sizes.shared.at(&item.work.dims())),
+        };
         let decoding = self.decoding.and_then(|d| d.stages.get(stage));
-        let others = decoding.into_iter().flatten().filter(attends);
-        let others: Ns = others.map(|item| time(item, &sizes.decoding)).sum();
-        let device = shared + Ns::from_ns(own) + others;
+        let others = decoding.into_iter().flatten().filter(|item| attends(item));
+        let others: f64 = others.map(|item| time(item, &sizes.decoding) * item.times as f64).sum();
+        let device = pricing.streams().time(items, of_item) + Ns::from_ns(others);
         with_host(device, items, sizes.served, pricing.profile, &sizes.prompts)
     }
 }

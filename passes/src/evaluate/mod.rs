@@ -8,6 +8,7 @@ mod collect;
 mod fuse;
 mod memory;
 mod mixed;
+mod overlap;
 mod price;
 mod work;
 
@@ -18,6 +19,7 @@ pub use price::{Breakdown, Category, Priced};
 pub(crate) use price::{collective, price};
 pub use work::{Comm, Extent, Work};
 
+use overlap::Streams;
 use shardc_cost::collective::Fabric;
 use shardc_cost::machine::Cluster;
 use shardc_cost::ops::Pricer;
@@ -39,6 +41,12 @@ pub struct Item {
     pub work: Work,
     /// Executions per step.
     pub times: u64,
+    /// Which of the stretches between meetings of all streams it is in.
+    pub segment: usize,
+    /// Its number in the stage.
+    pub number: u32,
+    /// The items of its segment whose results it reads.
+    pub needs: Vec<u32>,
 }
 
 /// The work of one step, stage by stage.
@@ -108,16 +116,10 @@ impl StepModel {
         StepTime::of_stages(self.stage_times(pricing, bind))
     }
 
-    /// Time by category, all stages together.
+    /// Time by category, all stages together; of communication, what is not hidden behind kernels.
     pub fn breakdown(&self, pricing: Pricing<'_>, bind: &Bindings) -> Breakdown {
-        let mut out = Breakdown::default();
-        for line in self.lines(pricing, bind) {
-            out.add(line.category, line.time());
-        }
-        for host in self.host_times(pricing, bind) {
-            out.add(Category::Host, host);
-        }
-        out
+        let bases = self.bases(pricing, bind).into_iter();
+        Breakdown { times: bases.map(|(category, basis)| (category, basis.total())).collect() }
     }
 
     /// What the host adds to the device's time of each stage.
@@ -178,6 +180,11 @@ impl<'a> Pricing<'a> {
         (Pricer::new(&self.cluster.device, self.profile), self.fabric())
     }
 
+    /// How a device runs a step.
+    fn streams(self) -> Streams {
+        Streams::of(self.profile.overlap, self.cluster.device.multiprocessors)
+    }
+
     /// The model of collectives alone, which costs nothing to make.
     pub fn fabric(self) -> Fabric<'a> {
         Fabric::new(self.cluster, self.profile)
@@ -191,10 +198,8 @@ fn stage_time(items: &[Item], pricing: Pricing<'_>, bind: &Bindings) -> Ns {
 
 fn device_time(items: &[Item], pricing: Pricing<'_>, bind: &Bindings) -> Ns {
     let (pricer, fabric) = pricing.models();
-    let priced = items
-        .iter()
-        .map(|item| scaled(price::price(&item.work, &pricer, &fabric, bind).time, item.times));
-    priced.fold(Ns::ZERO, |a, b| a + b)
+    let time = |item: &Item| price::price(&item.work, &pricer, &fabric, bind).time.as_f64();
+    pricing.streams().time(items, time)
 }
 
 /// A stage's step that gives so many requests a token, on the device and on the host.

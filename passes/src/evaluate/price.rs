@@ -48,19 +48,6 @@ pub struct Breakdown {
     pub times: Vec<(Category, Ns)>,
 }
 
-impl Breakdown {
-    /// Adds time to a category.
-    pub fn add(&mut self, category: Category, time: Ns) {
-        match self.times.iter_mut().find(|(c, _)| *c == category) {
-            Some((_, total)) => *total += time,
-            None => {
-                self.times.push((category, time));
-                self.times.sort_by_key(|(c, _)| *c);
-            }
-        }
-    }
-}
-
 /// A priced piece of work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Priced {

@@ -230,6 +230,7 @@ impl Document<'_> {
             "assume": request.model.assume,
             "egraph": request.egraph,
             "profile": request.profile.name,
+            "overlap": request.profile.overlap.name(),
         })
     }
 

@@ -1,12 +1,11 @@
 //! From flags to a request.
 
-use crate::args::{self, ModelArgs};
+use crate::args::{self, ModelArgs, Overlapping};
 use crate::failure::{InSource, Outcome};
 use crate::input::{self, ModelFiles, Source};
 use clap::ValueEnum;
 use shardc::codes;
 use shardc::facade::{ModelRequest, Request};
-use shardc_cost::profile::Profile;
 use shardc_cost::serving::{Load, Objective};
 use shardc_cost::time::Ns;
 use shardc_ir::diag::{Diagnostic, Result};
@@ -230,6 +229,9 @@ pub struct RequestArgs {
     /// Whose kernels are priced: vllm, sglang, trtllm, tensorrt, shardc
     #[arg(long, value_name = "NAME", default_value = "vllm")]
     pub profile: String,
+    /// Whether collectives run beside kernels
+    #[arg(long, value_enum, default_value_t = Overlapping::None)]
+    pub overlap: Overlapping,
 }
 
 /// The request of a command line.
@@ -251,7 +253,7 @@ pub fn build(
         Goal::Throughput => Objective::Throughput,
         Goal::Latency => Objective::Latency,
     };
-    let profile = Profile::named(&args.profile).ok_or_else(|| unknown_profile(&args.profile))?;
+    let profile = args::profile(&args.profile, args.overlap)?;
     let load = Load {
         concurrency: args.concurrency,
         objective,
@@ -291,12 +293,6 @@ fn limit(option: &str, ms: Option<f64>) -> Result<Option<Ns>> {
         }
         ms => Ok(ms.map(|ms| Ns::from_ns(ms * 1e6))),
     }
-}
-
-fn unknown_profile(name: &str) -> Box<Diagnostic> {
-    let message = format!("there is no profile `{name}`");
-    let help = format!("choose one of {}", Profile::NAMES.join(", "));
-    Box::new(Diagnostic::error(codes::UNKNOWN_PROFILE, message).help(help))
 }
 
 fn no_cluster() -> Box<Diagnostic> {

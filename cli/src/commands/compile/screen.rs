@@ -3,7 +3,7 @@
 use super::document::Document;
 use super::layouts;
 use super::sources::{self, plus_minus};
-use crate::commands::figures::{count, counted, gib, magnitude, percent, rate};
+use crate::commands::figures::{count, counted, gib, kernels, magnitude, percent, rate};
 use shardc::facade::{Exchange, PhasePlan};
 use shardc_cost::serving::{Limit, Objective};
 use shardc_cost::time::Ns;
@@ -88,12 +88,7 @@ fn stored(scheme: &Scheme) -> String {
 fn cluster(out: &mut String, document: &Document<'_>) {
     let (plan, request) = (document.plan, document.request);
     let load = &request.load;
-    let _ = writeln!(
-        out,
-        "cluster   {}; kernels as in {}",
-        plan.cluster.summary(),
-        request.profile.name
-    );
+    let _ = writeln!(out, "cluster   {}; {}", plan.cluster.summary(), kernels(&request.profile));
     let asked = match (load.concurrency, load.objective) {
         (Some(n), _) => format!("{} in flight", counted(n, "request")),
         (None, Objective::Throughput) => "the batch with most throughput".to_string(),

@@ -4,6 +4,7 @@ mod report;
 mod rows;
 pub mod table;
 
+use crate::args::{self, Overlapping};
 use crate::failure::{InSource, Outcome};
 use crate::input::{self, Source};
 use crate::output;
@@ -80,7 +81,7 @@ pub struct CostArgs {
 pub fn run(args: &CostArgs) -> Outcome {
     let cluster = input::cluster(&args.machine)?;
     let profile = match &args.profile {
-        Some(name) => profile(name)?,
+        Some(name) => args::profile(name, Overlapping::None)?,
         None => Profile::vllm(),
     };
     let source = read(&args.csv)?;
@@ -111,14 +112,6 @@ pub fn run(args: &CostArgs) -> Outcome {
 
 /// Longest table read, bytes after decompression; the largest measured one has 8 MB.
 const MAX_TABLE: u64 = 512 << 20;
-
-fn profile(name: &str) -> Result<Profile> {
-    Profile::named(name).ok_or_else(|| {
-        let message = format!("there is no profile `{name}`");
-        let help = format!("choose one of {}", Profile::NAMES.join(", "));
-        Box::new(Diagnostic::error(codes::UNKNOWN_PROFILE, message).help(help))
-    })
-}
 
 /// The text of a table, decompressed where its name ends in `.gz`.
 fn read(path: &Path) -> Result<Source> {

@@ -40,6 +40,7 @@ fn possible(question: &Question<'_>, answer: &Answer, plan: &Evaluated) -> Value
         "running": plan.serving.batch,
         "limited_by": limit(plan.serving.limited_by),
         "profile": question.profile.name,
+        "overlap": question.profile.overlap.name(),
     });
     if let Some([prefill, decode]) = &answer.bases {
         out["breakdown"] = json!({"prefill": times(prefill), "decode": times(decode)});

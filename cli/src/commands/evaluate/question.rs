@@ -3,9 +3,10 @@
 use super::answer;
 use super::fields::Fields;
 use super::tree;
-use crate::args;
+use crate::args::{self, Overlapping};
 use crate::failure::{Failure, Outcome};
 use crate::input;
+use clap::ValueEnum;
 use serde_json::Value;
 use shardc::codes;
 use shardc::facade::pricing::{Choice, Pricing, Question};
@@ -22,7 +23,7 @@ use shardc_passes::strategy::Degrees;
 use std::path::{Path, PathBuf};
 
 /// Keys of a question.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "id",
     "model",
     "cluster",
@@ -30,6 +31,7 @@ const KEYS: [&str; 16] = [
     "layout",
     "schedule",
     "profile",
+    "overlap",
     "precision",
     "kv_precision",
     "isl",
@@ -79,7 +81,7 @@ impl Desk {
         })?;
         let fields = Fields::of("question", &value, &KEYS)?;
         let choice = choice(&fields)?;
-        let profile = profile(fields.text("profile")?.unwrap_or("vllm"))?;
+        let profile = profile(&fields)?;
         let load = load(&fields, &profile)?;
         let profile = streaming(profile, &load);
         let cluster = self.cluster(&fields, &choice)?;
@@ -156,6 +158,18 @@ fn degrees(layout: &Fields<'_>) -> Result<Degrees> {
     Ok(Degrees { tp, pp: one("pp")?, dp: one("dp")?, cp: one("cp")?, ep, etp })
 }
 
+fn profile(fields: &Fields<'_>) -> Result<Profile> {
+    let overlap = match fields.text("overlap")? {
+        None => Overlapping::None,
+        Some(name) => Overlapping::from_str(name, false).map_err(|_| {
+            let message = format!("`overlap` is `{name}`, and is `none` or `modelled`");
+            let help = "leave it out where collectives and kernels take turns";
+            Box::new(Diagnostic::error(codes::QUESTION, message).help(help))
+        })?,
+    };
+    args::profile(fields.text("profile")?.unwrap_or("vllm"), overlap)
+}
+
 fn load(fields: &Fields<'_>, profile: &Profile) -> Result<Load> {
     let isl = fields.needed("isl", fields.count("isl")?)?;
     let osl = fields.needed("osl", fields.count("osl")?)?;
@@ -217,14 +231,6 @@ fn located(path: &str) -> PathBuf {
     let given = Path::new(path);
     let named = Path::new("examples/models").join(format!("{}.json", path.replace('/', "__")));
     if !given.exists() && named.is_file() { named } else { given.to_path_buf() }
-}
-
-fn profile(name: &str) -> Result<Profile> {
-    Profile::named(name).ok_or_else(|| {
-        let message = format!("there is no profile `{name}`");
-        let help = format!("choose one of {}", Profile::NAMES.join(", "));
-        Box::new(Diagnostic::error(codes::UNKNOWN_PROFILE, message).help(help))
-    })
 }
 
 fn cause(failure: &Failure) -> Box<Diagnostic> {

@@ -23,6 +23,8 @@ pub struct PhaseCosts<'a> {
     step: Basis,
     /// What the host adds to the device's time, all stages together.
     host: Ns,
+    /// What collectives do beside kernels, all stages together.
+    hidden: Ns,
 }
 
 /// The costs of both phases.
@@ -51,8 +53,9 @@ fn phase<'a>(
     let step = bases.iter().fold(Basis::default(), |all, (_, basis)| all.with(basis));
     let hosts = view.steps.host_times(subject.pricing, &view.bind).into_iter();
     let host = hosts.fold(Ns::ZERO, |a, b| a + b);
+    let hidden = view.steps.hidden(subject.pricing, &view.bind).into_iter().sum();
     let stated = (stated.requests, stated.new);
-    Ok(PhaseCosts { view, stated, lines, reshards: reshards(view)?, step, host })
+    Ok(PhaseCosts { view, stated, lines, reshards: reshards(view)?, step, host, hidden })
 }
 
 /// Both phases as tables.
@@ -118,6 +121,11 @@ impl PhaseCosts<'_> {
             percent(self.host, total),
             Ground::Guessed.name()
         );
+        if self.hidden > Ns::ZERO {
+            let (hidden, part) = (self.hidden, percent(self.hidden, total));
+            let _ =
+                writeln!(out, "  collectives beside kernels{:>40} {part:>7}", format!("-{hidden}"));
+        }
         self.show_reshards(&subject.groups.mesh, out);
     }
 
@@ -157,6 +165,7 @@ impl PhaseCosts<'_> {
             "step_ns": self.step.total().get(),
             "error": round(self.step.error()),
             "host_ns": self.host.get(),
+            "hidden_ns": self.hidden.get(),
             "ops": ops,
             "reshards": reshards,
         })

@@ -1,8 +1,9 @@
 //! The plan that is explained: compiled here, or read from the directory of an earlier one.
 
 use super::ExplainArgs;
+use crate::args::{self, Overlapping};
 use crate::commands::compile;
-use crate::commands::plan_file::{self, cluster_of, damaged, profile, verified};
+use crate::commands::plan_file::{self, cluster_of, damaged, verified};
 use crate::failure::{InSource, Outcome};
 use crate::input;
 use serde::Deserialize;
@@ -83,6 +84,8 @@ struct Asked {
     osl: u64,
     max_len: u64,
     profile: String,
+    #[serde(default)]
+    overlap: Overlapping,
 }
 
 impl Source {
@@ -160,7 +163,7 @@ fn read(directory: &Path, cluster: Option<&str>) -> Outcome<Source> {
     let file: PlanFile = plan_file::read(directory, "plan.json")?;
     let asked = &file.request;
     let cluster = cluster_of(cluster, &asked.cluster)?.take(asked.devices)?;
-    let profile = profile(&asked.profile)?;
+    let profile = args::profile(&asked.profile, asked.overlap)?;
     let program = |phase: &str| logical(directory, &file.files, phase);
     let programs = [program("prefill")?, program("decode")?];
     let layers = |stage: &Stage| stage.layers[1].saturating_sub(stage.layers[0]);

@@ -62,6 +62,7 @@ fn plan(simulated: &Simulated<'_>) -> Value {
             "degrees": service.degrees.to_string(),
             "cluster": service.cluster.name,
             "profile": service.profile.name,
+            "overlap": service.profile.overlap.name(),
             "devices": service.devices(),
             "instances": simulated.instances()[pool],
             "lockstep": service.lockstep(),

@@ -9,6 +9,7 @@ mod screen;
 mod source;
 pub mod trace;
 
+use crate::args::Overlapping;
 use crate::failure::Outcome;
 use crate::output;
 use clap::ValueEnum;
@@ -116,6 +117,9 @@ pub struct SimulateArgs {
     /// Whose kernels are priced: vllm, sglang, trtllm, tensorrt, shardc [default: the plan's, or vllm]
     #[arg(long, value_name = "NAME", help_heading = "Plan")]
     profile: Option<String>,
+    /// Whether collectives run beside kernels [default: the plan's way, or none]
+    #[arg(long, value_enum, help_heading = "Plan")]
+    overlap: Option<Overlapping>,
     /// Read the model as this family, whatever it says
     #[arg(long, value_name = "FAMILY", help_heading = "Plan")]
     assume: Option<String>,

@@ -2,7 +2,7 @@
 
 use super::Simulated;
 use super::perfetto::pool_name;
-use crate::commands::figures::{count, counted, gib, rate};
+use crate::commands::figures::{count, counted, gib, kernels, rate};
 use shardc::codes;
 use shardc_cost::simulate::{Distribution, PoolStats, Router};
 use shardc_cost::time::Ns;
@@ -73,11 +73,11 @@ fn plans(out: &mut String, simulated: &Simulated<'_>) {
         let label = if i == 0 { "plan" } else { "" };
         let _ = writeln!(
             out,
-            "{label:10}{}: {} on {}; kernels as in {}",
+            "{label:10}{}: {} on {}; {}",
             plan.name,
             service.degrees,
             service.cluster.summary(),
-            service.profile.name
+            kernels(&service.profile)
         );
         let together = if service.lockstep() { " in step" } else { "" };
         let pool = match simulated.args.pools {

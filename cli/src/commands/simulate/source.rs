@@ -3,8 +3,8 @@
 
 use super::SimulateArgs;
 use super::load::TOKENS;
-use crate::args::{self, ModelArgs};
-use crate::commands::plan_file::{self, cluster_of, damaged, profile, verified};
+use crate::args::{self, ModelArgs, Overlapping};
+use crate::commands::plan_file::{self, cluster_of, damaged, verified};
 use crate::failure::{InSource, Outcome};
 use crate::input;
 use serde::Deserialize;
@@ -103,6 +103,8 @@ struct Asked {
     ttft_ms: Option<f64>,
     tpot_ms: Option<f64>,
     profile: String,
+    #[serde(default)]
+    overlap: Overlapping,
 }
 
 fn read(args: &SimulateArgs, directory: &Path) -> Outcome<Plan> {
@@ -122,7 +124,8 @@ fn read(args: &SimulateArgs, directory: &Path) -> Outcome<Plan> {
     }
     let module = |phase: &str| local(directory, &file.files, phase, degrees.pp);
     let programs = (module("prefill")?, module("decode")?);
-    let profile = profile(args.profile.as_deref().unwrap_or(&asked.profile))?;
+    let name = args.profile.as_deref().unwrap_or(&asked.profile);
+    let profile = args::profile(name, args.overlap.unwrap_or(asked.overlap))?;
     let limited = asked.ttft_ms.is_some() || asked.tpot_ms.is_some();
     Ok(Plan {
         name: file.model.name,
@@ -185,7 +188,8 @@ fn compile(args: &SimulateArgs, path: &Path, mean: Option<(u64, u64)>) -> Outcom
     let cluster = args.gpus.map_or(Ok(cluster.clone()), |n| cluster.take(n))?;
     let files = input::model(path)?;
     let (isl, osl) = mean.unwrap_or((args.isl.unwrap_or(TOKENS), args.osl.unwrap_or(TOKENS)));
-    let profile = profile(args.profile.as_deref().unwrap_or("vllm"))?;
+    let name = args.profile.as_deref().unwrap_or("vllm");
+    let profile = args::profile(name, args.overlap.unwrap_or_default())?;
     let model = ModelArgs {
         path: path.to_path_buf(),
         assume: args.assume.clone(),

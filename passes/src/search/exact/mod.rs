@@ -35,6 +35,7 @@ use super::{Evaluated, Evaluator, Found, Outcome, State, degrees};
 use cell::Scene;
 use phase::Phase;
 pub use points::{Point, Points};
+use shardc_cost::profile::Overlap;
 use shardc_cost::serving::Objective;
 use shardc_ir::diag::Result;
 use span::Spans;
@@ -152,6 +153,9 @@ pub(super) fn run(evaluator: &Evaluator<'_>, progress: &mut dyn FnMut(&State)) -
 fn scene<'a>(evaluator: &'a Evaluator<'a>) -> std::result::Result<Scene<'a>, String> {
     if evaluator.pins.is_some() {
         return Err("layouts are pinned".to_string());
+    }
+    if evaluator.profile.overlap != Overlap::None {
+        return Err("collectives run beside kernels, and what is searched are sums".to_string());
     }
     Ok(Scene {
         evaluator,
