@@ -233,6 +233,23 @@ fn one_token_is_one_token() {
 }
 
 #[test]
+fn the_step_of_prompts_is_the_best_that_is_tried() {
+    let path = model("Qwen__Qwen3-30B-A3B");
+    let plan = |more: &[&str]| {
+        let args = ["compile", &path, "--cluster", "h100x8", "--layout", "dp=8,ep=8", "--json"];
+        let out = shardc(&[&args[..], more].concat()).json();
+        let rate = out["plan"]["throughput_tokens_per_s_per_gpu"].as_f64().unwrap();
+        (rate, out["plan"]["chunk_tokens"].as_u64().unwrap())
+    };
+    let tried = ["512", "1024", "2048", "4096", "8192"].map(|n| plan(&["--chunk-tokens", n]));
+    assert_eq!(tried.map(|(_, chunk)| chunk), [512, 1024, 2048, 4096, 8192]);
+    let chosen = plan(&[]);
+    assert!(tried.contains(&chosen), "{chosen:?} of {tried:?}");
+    assert!(tried.iter().all(|(rate, _)| *rate <= chosen.0), "{chosen:?} of {tried:?}");
+    assert!(tried[4].0 < chosen.0, "replicas that step together want small steps");
+}
+
+#[test]
 fn each_phase_says_how_tokens_reach_experts() {
     let path = model("Qwen__Qwen3-235B-A22B-FP8");
     let ways = |layout: &str| {

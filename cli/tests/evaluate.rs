@@ -37,6 +37,7 @@ fn a_compiled_layout_has_the_same_numbers() {
         let answer = &ask("same_numbers", &[asked.to_string()])[0];
         let args = ["compile", &model(name), "--cluster", "h100x8", "--layout", flag];
         let load = ["--isl", "1000", "--osl", "200", "--concurrency", "64", "--json"];
+        let load = [&load[..], &["--chunk-tokens", "8192"]].concat();
         let plan = shardc(&[&args[..], &load[..]].concat()).json();
         let plan = &plan["plan"];
         for key in ["ttft_ms", "tpot_ms"] {

@@ -41,6 +41,7 @@ pub(super) fn load(load: &Load, mem_fraction: f64) -> Result<()> {
         return Err(range("--osl", &load.osl, "2 or more where prompts come prefilled"));
     }
     load.concurrency.map_or(Ok(()), |n| whole("--concurrency", n))?;
+    whole("--chunk-tokens", load.prefill_tokens)?;
     if !(mem_fraction > 0.0 && mem_fraction <= 1.0) {
         return Err(range("--mem-fraction", &mem_fraction, "a fraction above 0 and up to 1"));
     }

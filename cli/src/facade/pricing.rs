@@ -190,6 +190,10 @@ impl<'a> Question<'a> {
 
 fn describe(ways: &Ways, terms: &Terms<'_>) -> Answer {
     let (ready, outcome) = search::best(ways, terms);
+    let load = outcome
+        .as_ref()
+        .map_or(terms.load, |plan| Load { prefill_tokens: plan.chunk, ..terms.load });
+    let terms = &Terms { load, ..*terms };
     let requests = outcome.as_ref().map_or(1, |plan| plan.serving.replica_batch);
     let together = outcome.as_ref().map_or(1, |plan| plan.serving.micro_batch);
     let full =

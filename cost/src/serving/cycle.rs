@@ -15,11 +15,15 @@
 //! - a lone micro-batch of prompts empties a pipeline: w = φ·(1 − φ/2) times f − g beyond what decoding
 //!   takes to pass, with φ = M·k up to 1. Decoding takes l − i where a round waits for its latency, and
 //!   min(p − 1, (m − β)/w)·i where the stages are busy all the time;
-//! - replicas in lockstep: a step has anybody's prompts with probability q = 1 − e^−M of all, and
-//!   takes the longer of both kinds. Whoever prefills does not decode meanwhile, so
-//!   TPOT = (d + q·(f − d))·(1 + M), M being one's own. Mixed, nobody stops to decode; the busiest
-//!   replica has a second micro-batch in M/2 of all steps with prompts, which takes what prompts take
-//!   by themselves;
+//! - replicas in lockstep, prompts first: a step has anybody's prompts with probability
+//!   q = 1 − e^−M of all, and takes the longer of both kinds; M/q of the replicas have some then, M
+//!   being one's own, which is what half of the work of prompts grows with, for experts do that of all:
+//!   f' = f·(½ + ½·M/q). Whoever prefills does not decode meanwhile, so TPOT = (d + q·(f' − d))·(1 + M);
+//! - replicas in lockstep, mixed: u = M·k/m micro-batches of prompts come to a replica in a step, which
+//!   holds r of them; where u > r, rounds are u/r times as long. Prompts lengthen a step by half for
+//!   what comes in the mean, for experts do the work of all, and by half for what the fullest replica
+//!   has ([`fullest`]): these are the M·k/m that count in a round, beyond one a step at what prompts
+//!   take alone;
 //! - TPOT = a round with its prompts;
 //! - TTFT = d/2 (half a round to wait, if others run) + the prompt's own steps + half of the other
 //!   micro-batches that wait. If all clients start at once and each sends w requests, the mean
@@ -143,7 +147,7 @@ pub fn cycle<T: Time>(load: &Load, batch: u64, steps: &Steps<T>) -> Cycle<T> {
     let arriving = arriving(load, batch);
     let own = arriving / together;
     let tpot = match steps.lockstep {
-        0 | 1 => prompts.round(own, steps),
+        0 | 1 => prompts.round(own * prompts.chunks, T::ZERO, steps),
         replicas => {
             let room = batch.saturating_mul(replicas);
             let running = load.concurrency.map_or(room, |asked| asked.min(room));
@@ -191,6 +195,8 @@ struct Prompts<T> {
     latency: T,
     /// Interval behind one.
     interval: T,
+    /// Micro-batches that a step holds, if they are no longer than that.
+    room: u64,
 }
 
 impl<T: Time> Prompts<T> {
@@ -198,15 +204,19 @@ impl<T: Time> Prompts<T> {
         let mixed = load.scheduling.mixed;
         let chunks = if mixed { chunks(load, steps.prefill_requests) } else { 1 };
         let (latency, interval) = if mixed { steps.mixed } else { steps.prefill };
-        Prompts { mixed, chunks: chunks as f64, latency, interval }
+        let room = match chunks {
+            1 => load.prefill_tokens / load.isl.saturating_mul(steps.prefill_requests).max(1),
+            _ => 1,
+        };
+        Prompts { mixed, chunks: chunks as f64, latency, interval, room: room.max(1) }
     }
 
-    /// A round in which `batches` micro-batches of prompts come.
-    fn round(&self, batches: f64, steps: &Steps<T>) -> T {
-        let batches = batches * self.chunks;
+    /// A round in which `batches` steps have prompts, and in which some of them have more: `further`.
+    fn round(&self, batches: f64, further: T, steps: &Steps<T>) -> T {
         let (round, interval) = (steps.micro_batches as f64, steps.decode.1);
         let beside = if self.mixed { batches.min(round) } else { 0.0 };
-        let busy = (interval * (round - beside) + self.interval * batches).longer(steps.busy());
+        let busy = interval * (round - beside) + self.interval * batches + further;
+        let busy = busy.longer(steps.busy());
         // A lone one empties the pipeline; of many, each fills the gap behind the one before.
         let some = batches.min(1.0);
         let part = some * (1.0 - some / 2.0);
@@ -221,15 +231,42 @@ impl<T: Time> Prompts<T> {
     /// TPOT where replicas step together: `own` micro-batches of prompts in a round are this
     /// replica's, `all` anybody's, and whoever has none decodes meanwhile.
     fn in_lockstep(&self, own: f64, all: f64, steps: &Steps<T>) -> T {
-        let (own, any) = (own * self.chunks, 1.0 - (-all * self.chunks).exp());
-        let longer = (self.latency - steps.round()).or_none();
-        let step = steps.round() + longer * any;
         if !self.mixed {
-            return step * (1.0 + own);
+            let any = 1.0 - (-all).exp();
+            // Of a step with anybody's prompts, the part of the replicas that have some.
+            let part = if any > 0.0 { (own / any).min(1.0) } else { 0.0 };
+            let with_prompts = self.latency * (1.0 - SHARED + SHARED * part);
+            let longer = (with_prompts - steps.round()).or_none();
+            return (steps.round() + longer * any) * (1.0 + own);
         }
-        let pairs = all * self.chunks * own / 2.0;
-        step + steps.prefill.1 / self.chunks * pairs.min(own.max(1.0))
+        let in_round = steps.micro_batches as f64;
+        let (coming, room) = (own * self.chunks / in_round, self.room as f64);
+        let behind = (coming / room).max(1.0);
+        let mean = coming.min(room);
+        let most = fullest(mean, self.room, if own > 0.0 { all / own } else { 1.0 });
+        let counted = SHARED * mean + (1.0 - SHARED) * most;
+        let further = steps.prefill.1 / self.chunks * (counted - 1.0).max(0.0) * in_round;
+        self.round(counted.min(1.0) * in_round, further, steps) * behind
     }
+}
+
+/// Part of the work of prompts that is their experts', which replicas in lockstep share: 43 % of a
+/// prefill step of Qwen3-30B-A3B (dp 8, ep 8), 54 % of one of DeepSeek-V3 (pp 4, dp 8, ep 4).
+const SHARED: f64 = 0.5;
+
+/// Micro-batches of the fullest of some replicas, of which `mean` come to each in a step that holds
+/// `room`: they come independently, and those beyond the room wait, so that the mean stays.
+fn fullest(mean: f64, room: u64, replicas: f64) -> f64 {
+    let (mut most, mut left) = (0.0, mean);
+    let (mut exactly, mut less) = ((-mean).exp(), 0.0);
+    for n in 1..=room {
+        less += exactly;
+        exactly *= mean / n as f64;
+        let as_many = if n == room { left.clamp(0.0, 1.0) } else { (1.0 - less).max(0.0) };
+        left -= as_many;
+        most += 1.0 - (1.0 - as_many).powf(replicas);
+    }
+    most
 }
 
 #[cfg(test)]
@@ -285,6 +322,21 @@ mod tests {
         assert_eq!(prefill_requests(&load, 10), 2);
         let found = cycle(&load, 10, &steps(f64::NAN, 2, 30.0));
         assert_eq!((found.ttft, found.tpot), (150.0, 0.0));
+    }
+
+    #[test]
+    fn prefill_steps_are_halved() {
+        let tokens = |load: Load| -> Vec<u64> {
+            load.prefill_steps().map(|load| load.prefill_tokens).collect()
+        };
+        let mut load = Load { least_prefill_tokens: Some(512), ..Load::new(3000, 11) };
+        assert_eq!(tokens(load), [8192, 4096], "prompts run whole");
+        load.scheduling.mixed = true;
+        assert_eq!(tokens(load), [8192, 4096, 2048, 1024, 512]);
+        assert_eq!(tokens(Load { prefilled: true, ..load }), [8192]);
+        assert_eq!(tokens(Load { least_prefill_tokens: None, ..load }), [8192]);
+        let fixed = load.prefill_steps().all(|load| load.prefill_steps().count() == 1);
+        assert!(fixed, "what was chosen is not chosen again");
     }
 
     #[test]

@@ -134,14 +134,20 @@ pub struct Load {
     pub batch: Option<u64>,
     /// Micro-batches of a decode round; `None` takes one for each pipeline stage.
     pub micro_batches: Option<u64>,
-    /// Most tokens of a prefill micro-batch that holds more than one request.
+    /// Most tokens of a prefill micro-batch that holds more than one request, and of prompts in a step
+    /// that decodes beside them.
     pub prefill_tokens: u64,
+    /// Where it may be halved for a better plan: the least that it comes to.
+    pub least_prefill_tokens: Option<u64>,
     /// How requests share steps.
     pub scheduling: Scheduling,
     /// Requests that each client sends, of which TTFT is the mean: all clients start at once, so
     /// the first ones wait for each other's prefill. `None` leaves the start out.
     pub waves: Option<u64>,
 }
+
+/// Least tokens of a prefill step that are worth trying: below, products no longer fill an H100.
+pub const LEAST_PREFILL_TOKENS: u64 = 512;
 
 /// How an engine lets requests share steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -192,6 +198,7 @@ impl Load {
             batch: None,
             micro_batches: None,
             prefill_tokens: 8192,
+            least_prefill_tokens: None,
             scheduling: Scheduling::ALONE,
             waves: None,
         }
@@ -210,6 +217,20 @@ impl Load {
     /// Whether prompts share steps with decoding.
     pub fn mixes(&self) -> bool {
         self.scheduling.mixed && self.osl > 1 && !self.prefilled
+    }
+
+    /// The load with each number of tokens that a prefill step may have, largest first. Without mixed
+    /// steps prompts run whole, so that a step shorter than one is no other.
+    pub fn prefill_steps(self) -> impl Iterator<Item = Load> {
+        let least = self.least_prefill_tokens.unwrap_or(self.prefill_tokens);
+        let least = if self.mixes() { least } else { least.max(self.isl) };
+        let fixed = Load { least_prefill_tokens: None, ..self };
+        let halved = move |load: &Load| {
+            let prefill_tokens = load.prefill_tokens / 2;
+            let smaller = prefill_tokens >= least.max(1) && !self.prefilled;
+            smaller.then_some(Load { prefill_tokens, ..fixed })
+        };
+        std::iter::successors(Some(fixed), halved)
     }
 
     /// Mean length of the cache that a decode step reads: `isl + osl/2`.

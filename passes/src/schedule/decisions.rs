@@ -42,6 +42,7 @@ impl Batching {
             batch: self.batch.or(load.batch),
             micro_batches: self.micro_batches.or(load.micro_batches),
             prefill_tokens: self.chunk.unwrap_or(load.prefill_tokens),
+            least_prefill_tokens: load.least_prefill_tokens.filter(|_| self.chunk.is_none()),
             ..load
         }
     }

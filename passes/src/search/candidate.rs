@@ -60,6 +60,8 @@ pub struct Evaluated {
     pub memory: Memory,
     /// The predicted service.
     pub serving: Serving,
+    /// Tokens of a prefill step.
+    pub chunk: u64,
     /// Where layouts are chosen operator by operator, all of them; the degrees then only say how
     /// stages and replicas are cut.
     pub layouts: Option<Box<Layouts>>,
@@ -402,9 +404,12 @@ impl<'a> Evaluator<'a> {
     fn is_outdone(&self, degrees: &Degrees, prefill: &Priceable, best: &Evaluated) -> bool {
         // Rates are quotients of a few floating-point operations; this much is beyond rounding.
         const SLACK: f64 = 1e-9;
-        let terms = self.terms();
-        let step = |requests, tokens| prefill.least(&terms, degrees.dp, requests, tokens);
-        let most = most_output(degrees.devices(), degrees.dp, &self.load, &step);
+        let most = self.load.prefill_steps().map(|load| {
+            let terms = Terms { load, ..self.terms() };
+            let step = |requests, tokens| prefill.least(&terms, degrees.dp, requests, tokens);
+            most_output(degrees.devices(), degrees.dp, &load, &step)
+        });
+        let most = most.fold(0.0, f64::max);
         self.load.objective == Objective::Throughput
             && most < best.serving.tokens_per_s_per_device * (1.0 - SLACK)
     }
@@ -416,18 +421,20 @@ impl<'a> Evaluator<'a> {
     }
 }
 
+/// From a request to the end of its answer, ns.
+fn time(load: &Load, plan: &Evaluated) -> f64 {
+    let (ttft, tpot) = (plan.serving.ttft.as_f64(), plan.serving.tpot.as_f64());
+    ttft + tpot * load.osl.saturating_sub(1) as f64
+}
+
 /// Orders plans by the objective of a load, as [`Evaluator::compare`].
 fn compare(load: &Load, a: &Evaluated, b: &Evaluated) -> Ordering {
-    let time = |e: &Evaluated| {
-        let s = &e.serving;
-        s.ttft.as_f64() + s.tpot.as_f64() * load.osl.saturating_sub(1) as f64
-    };
     let key = |e: &Evaluated| {
         let d = e.degrees;
         (d.pp, d.tp, d.ep, d.etp, d.cp)
     };
     let main = match load.objective {
-        Objective::Latency => time(b).total_cmp(&time(a)),
+        Objective::Latency => time(load, b).total_cmp(&time(load, a)),
         Objective::Throughput => {
             let rate = |e: &Evaluated| e.serving.tokens_per_s_per_device;
             rate(a).total_cmp(&rate(b))
@@ -454,6 +461,24 @@ pub fn best<'a>(
     match better(&terms.load, &first, &second) {
         true => (ready, second),
         false => (&ways.first, first),
+    }
+}
+
+/// Whether the second of two outcomes is better by more than the steady state errs, so that another
+/// prefill step than the engine's own is worth asking for.
+pub(super) fn clearly_better(
+    load: &Load,
+    first: &std::result::Result<Evaluated, Refusal>,
+    second: &std::result::Result<Evaluated, Refusal>,
+) -> bool {
+    const ERROR: f64 = 0.05;
+    let worth = |plan: &Evaluated| match load.objective {
+        Objective::Latency => 1.0 / time(load, plan),
+        Objective::Throughput => plan.serving.tokens_per_s_per_device,
+    };
+    match (first, second) {
+        (Ok(a), Ok(b)) => worth(b) > worth(a) * (1.0 + ERROR),
+        (first, second) => first.is_err() && second.is_ok(),
     }
 }
 

@@ -189,7 +189,7 @@ impl Evaluator<'_> {
         Batching {
             batch: Some(batch),
             micro_batches: (stages > 1 || self.load.micro_batches.is_some()).then_some(cut),
-            chunk: Some(self.load.prefill_tokens),
+            chunk: Some(plan.chunk),
         }
     }
 

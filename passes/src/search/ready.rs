@@ -1,6 +1,8 @@
 //! A plan whose programs are lowered once and priced under any load.
 
-use super::candidate::{Evaluated, Refusal, WORKSPACE_BYTES, bindings, step_bindings};
+use super::candidate::{
+    Evaluated, Refusal, WORKSPACE_BYTES, bindings, clearly_better, step_bindings,
+};
 use crate::evaluate::{
     Basis, Category, MemoryModel, MixedSizes, MixedSteps, Pricing, Shared, StepModel,
 };
@@ -138,11 +140,25 @@ impl Ready {
         [&self.prefill.module, &self.decode.module]
     }
 
-    /// Memory and predicted service of the plan, or why it is not possible.
+    /// Memory and predicted service of the plan with the best of the prefill steps that the load leaves
+    /// to choose from, or why it is not possible.
     ///
     /// # Errors
     /// Weights and fixed items exceed memory, or the load cannot be served.
     pub fn serve(&self, terms: &Terms<'_>) -> std::result::Result<Evaluated, Refusal> {
+        let mut outcomes = terms.load.prefill_steps().map(|load| {
+            let terms = Terms { load, ..*terms };
+            self.serve_by(&terms)
+        });
+        let first = outcomes.next().unwrap_or_else(|| self.serve_by(terms));
+        outcomes.fold(first, |best, next| match clearly_better(&terms.load, &best, &next) {
+            true => next,
+            false => best,
+        })
+    }
+
+    /// As [`serve`](Self::serve), with the prefill step of the load.
+    fn serve_by(&self, terms: &Terms<'_>) -> std::result::Result<Evaluated, Refusal> {
         match self.chosen_batch(terms) {
             Some(found) => Ok(found),
             None => self.serve_as_asked(terms),
@@ -213,6 +229,7 @@ impl Ready {
                     groups: self.groups.clone(),
                     memory: Memory { kv_cache, ..memory },
                     serving,
+                    chunk: terms.load.prefill_tokens,
                     layouts: None,
                     algebra: None,
                 })

@@ -58,6 +58,7 @@ impl Document<'_> {
                 "ttft_ms": serving.ttft.as_ms(),
                 "tpot_ms": serving.tpot.as_ms(),
                 "batch": serving.batch,
+                "chunk_tokens": plan.best.chunk,
                 "limited_by": super::screen::limit(serving.limited_by),
                 "profile": self.request.profile.name,
             },

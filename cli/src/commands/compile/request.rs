@@ -6,7 +6,7 @@ use crate::input::{self, ModelFiles, Source};
 use clap::ValueEnum;
 use shardc::codes;
 use shardc::facade::{ModelRequest, Request};
-use shardc_cost::serving::{Load, Objective};
+use shardc_cost::serving::{LEAST_PREFILL_TOKENS, Load, Objective};
 use shardc_cost::time::Ns;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_passes::schedule::devices;
@@ -193,6 +193,10 @@ pub struct RequestArgs {
     /// Largest mean time of each later token, ms
     #[arg(long, value_name = "MS", allow_negative_numbers = true)]
     pub tpot: Option<f64>,
+    /// Most tokens of prompts in a step, as engines' `--max-num-batched-tokens` [default: the best of
+    /// the engine's own and its halves down to 512]
+    #[arg(long, value_name = "N", conflicts_with = "schedule", allow_negative_numbers = true)]
+    pub chunk_tokens: Option<u64>,
     /// Format of the KV cache [default: that of the activations]
     #[arg(long, value_name = "D")]
     pub kv_dtype: Option<String>,
@@ -260,6 +264,8 @@ pub fn build(
         ttft_limit: limit("--ttft", args.ttft)?,
         tpot_limit: limit("--tpot", args.tpot)?,
         prefilled: args.phase == Phases::Decode,
+        prefill_tokens: args.chunk_tokens.unwrap_or(profile.prefill_tokens),
+        least_prefill_tokens: args.chunk_tokens.is_none().then_some(LEAST_PREFILL_TOKENS),
         ..profile.load_of(args.isl, if args.phase == Phases::Prefill { 1 } else { args.osl })
     };
     Ok(Request {

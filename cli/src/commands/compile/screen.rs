@@ -4,7 +4,7 @@ use super::document::Document;
 use super::layouts;
 use super::sources::{self, plus_minus};
 use crate::commands::figures::{count, counted, gib, kernels, magnitude, percent, rate};
-use shardc::facade::{Exchange, PhasePlan};
+use shardc::facade::{Exchange, PhasePlan, Plan};
 use shardc_cost::serving::{Limit, Objective};
 use shardc_cost::time::Ns;
 use shardc_frontend::spec::{Scales, Scheme};
@@ -179,7 +179,18 @@ fn remarks(document: &Document<'_>) -> Vec<String> {
         )
     }));
     out.extend(exchange(&plan.phases));
+    out.extend(chunk(plan));
     out
+}
+
+/// How many tokens of prompts are computed at once.
+fn chunk(plan: &Plan) -> Option<String> {
+    let most = counted(plan.best.chunk, "token");
+    match (plan.load.prefilled, plan.load.mixes()) {
+        (true, _) => None,
+        (false, true) => Some(format!("a step holds up to {most} of prompts beside decoding")),
+        (false, false) => Some(format!("a prefill step holds up to {most}, or one prompt")),
+    }
 }
 
 /// How tokens reach experts, once where the phases agree.

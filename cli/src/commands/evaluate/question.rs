@@ -23,7 +23,7 @@ use shardc_passes::strategy::Degrees;
 use std::path::{Path, PathBuf};
 
 /// Keys of a question.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "id",
     "model",
     "cluster",
@@ -38,6 +38,7 @@ const KEYS: [&str; 17] = [
     "osl",
     "concurrency",
     "max_batch",
+    "chunk_tokens",
     "waves",
     "mem_fraction",
     "assume",
@@ -177,6 +178,7 @@ fn load(fields: &Fields<'_>, profile: &Profile) -> Result<Load> {
     Ok(Load {
         concurrency: fields.count("concurrency")?,
         max_batch: fields.count("max_batch")?.unwrap_or(base.max_batch),
+        prefill_tokens: fields.count("chunk_tokens")?.unwrap_or(base.prefill_tokens),
         waves: Some(fields.count("waves")?.unwrap_or(WAVES)),
         ..base
     })

@@ -87,7 +87,7 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "F", help_heading = "Serving", requires = "pools")]
     transfer: Option<f64>,
     /// Mix decoding with parts of prompts in steps of up to N tokens; 0: whole prompts, before any
-    /// decoding [default: the profile's way]
+    /// decoding [default: the profile's way, in steps as the plan has them]
     #[arg(long, value_name = "N", help_heading = "Serving")]
     chunk_tokens: Option<u64>,
     /// Most requests that a replica runs at once [default: the plan's batch, if it was made for a
@@ -315,6 +315,7 @@ fn simulate<'a>(
 
 fn policy(args: &SimulateArgs, plan: &Plan) -> Policy {
     let Profile { prefill_tokens, scheduling, .. } = plan.service.profile;
+    let prefill_tokens = plan.chunk.unwrap_or(prefill_tokens);
     let chunk = args.chunk_tokens.or(scheduling.mixed.then_some(prefill_tokens));
     Policy {
         chunk: chunk.filter(|tokens| *tokens > 0),

@@ -12,6 +12,7 @@ use shardc::codes;
 use shardc::facade::service::Service;
 use shardc::facade::{self, ModelRequest, Request};
 use shardc_cost::memory::Memory;
+use shardc_cost::serving::{LEAST_PREFILL_TOKENS, Load};
 use shardc_ir::diag::Diagnostic;
 use shardc_ir::graph::{FuncKind, Level, Module};
 use shardc_passes::search::Method;
@@ -31,6 +32,8 @@ pub struct Plan {
     pub osl: u64,
     /// Requests that a replica may run to keep the limits it was made for, if it was.
     pub batch: Option<u64>,
+    /// Tokens of a prefill step that it was made for, if it says so.
+    pub chunk: Option<u64>,
     /// Longest context of the model.
     pub positions: Option<u64>,
     /// Warnings of the model's reader.
@@ -67,6 +70,7 @@ struct Chosen {
     phases: Vec<Split>,
     memory: Bytes,
     batch: u64,
+    chunk_tokens: Option<u64>,
 }
 
 /// Degrees of a phase.
@@ -134,6 +138,7 @@ fn read(args: &SimulateArgs, directory: &Path) -> Outcome<Plan> {
         isl: asked.isl,
         osl: asked.osl,
         batch: limited.then(|| file.plan.batch.div_ceil(degrees.dp.max(1)).max(1)),
+        chunk: file.plan.chunk_tokens.map(|tokens| tokens.max(1)),
         notes: Vec::new(),
     })
 }
@@ -200,7 +205,10 @@ fn compile(args: &SimulateArgs, path: &Path, mean: Option<(u64, u64)>) -> Outcom
             kv_dtype: args.kv_dtype.as_deref().map(args::dtype).transpose()?,
             ..model.request(&files)?
         },
-        load: profile.load_of(isl, osl),
+        load: Load {
+            least_prefill_tokens: Some(LEAST_PREFILL_TOKENS),
+            ..profile.load_of(isl, osl)
+        },
         profile,
         mem_fraction: args.mem_fraction.unwrap_or(1.0),
         method: Method::parse(&args.search)?,
@@ -211,5 +219,6 @@ fn compile(args: &SimulateArgs, path: &Path, mean: Option<(u64, u64)>) -> Outcom
     let plan = facade::plan(&request, &model, &mut |_| {})?;
     let service = Service::of(&plan, &request).ok_or_else(|| damaged("the plan has no program"))?;
     let (positions, notes) = (model.spec.max_positions, model.notes);
-    Ok(Plan { name: files.name, service, isl, osl, batch: None, positions, notes })
+    let chunk = Some(plan.best.chunk);
+    Ok(Plan { name: files.name, service, isl, osl, batch: None, chunk, positions, notes })
 }

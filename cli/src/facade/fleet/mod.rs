@@ -199,6 +199,7 @@ impl<'a> FleetJudge<'a> {
             ttft_limit: self.limits.ttft,
             tpot_limit: self.limits.tpot,
             prefill_tokens: fleet.chunk.unwrap_or(whole.prefill_tokens),
+            least_prefill_tokens: None,
             scheduling: Scheduling { mixed: fleet.chunk.is_some(), ..whole.scheduling },
             ..whole
         };

@@ -36,7 +36,7 @@ use cell::Scene;
 use phase::Phase;
 pub use points::{Point, Points};
 use shardc_cost::profile::Overlap;
-use shardc_cost::serving::Objective;
+use shardc_cost::serving::{Load, Objective};
 use shardc_ir::diag::Result;
 use span::Spans;
 
@@ -50,6 +50,7 @@ pub const BANS: &[&str] = &[
     "of the axes that split one dimension, those across nodes come first",
     "values move in the order slice, reduce_scatter, all_reduce, all_to_all, all_gather",
     "equal layers are laid out equally, and stages hold balanced numbers of layers",
+    "prefill steps have as many tokens as those of the best plan of degrees",
     "communication does not overlap with computation",
 ];
 
@@ -122,7 +123,8 @@ pub(super) fn reached(evaluator: &Evaluator<'_>, plan: &Evaluated) -> f64 {
 pub(super) fn run(evaluator: &Evaluator<'_>, progress: &mut dyn FnMut(&State)) -> Result<Outcome> {
     let tuples = degrees::tuples(evaluator.facts(), evaluator.devices());
     let first = degrees::best_of(evaluator, &tuples, progress)?;
-    let scene = match scene(evaluator) {
+    let fixed = fixed_chunk(evaluator, first.as_ref().ok());
+    let scene = match scene(&fixed) {
         Ok(scene) => scene,
         Err(reason) => {
             return Ok(first.map(|found| {
@@ -147,6 +149,15 @@ pub(super) fn run(evaluator: &Evaluator<'_>, progress: &mut dyn FnMut(&State)) -
         (None, Some(nothing)) => Err(nothing),
         (None, None) => Err(Box::new(super::NothingFits { closest: None, evaluations })),
     })
+}
+
+/// The evaluator with the prefill step of the best plan of degrees, or with the smallest where none is
+/// possible.
+fn fixed_chunk<'a>(evaluator: &Evaluator<'a>, first: Option<&Found>) -> Evaluator<'a> {
+    let smallest = evaluator.load.prefill_steps().last().unwrap_or(evaluator.load);
+    let prefill_tokens = first.map_or(smallest.prefill_tokens, |found| found.best.chunk);
+    let load = Load { prefill_tokens, least_prefill_tokens: None, ..evaluator.load };
+    Evaluator { load, ..evaluator.clone() }
 }
 
 /// Reads both phases, or says why they cannot be searched.
