@@ -8,7 +8,7 @@
 
 use crate::codes;
 use crate::egraph::module::{Rewritten, Terms, extract as take};
-use crate::egraph::{Budget, Room, STATES};
+use crate::egraph::{Budget, Room};
 use crate::evaluate::Pricing;
 use crate::registry::{Options, Report};
 use shardc_cost::machine::{Cluster, preset};
@@ -31,7 +31,7 @@ pub fn extract(module: &mut Module, options: &Options) -> Result<Report> {
     let profile = Profile::named("vllm").unwrap_or_default();
     let bind = module.bind(&options.sizes());
     let pricing = Pricing { cluster: &cluster, profile: &profile };
-    let room = Room { bytes: cluster.device.memory.capacity_bytes, states: STATES };
+    let room = Room::of(cluster.device.memory.capacity_bytes);
     let terms = Terms { pricing, bind: &bind, room };
     let rewritten = take(module, graphs, terms, (rules(), Budget::default()))?;
     let notes = notes(&rewritten);

@@ -3,13 +3,15 @@
 use crate::random::Random;
 use shardc_interp::{Inputs, Options as How, Outputs, run_on_mesh};
 use shardc_ir::algebra::Rule;
-use shardc_ir::graph::Module;
+use shardc_ir::graph::{Func, Module};
+use shardc_ir::ops::Op;
+use shardc_ir::ops::elementwise::LinearUnary;
 use shardc_ir::text::print;
 use shardc_ir::verify::verify;
 use shardc_passes::egraph::graph::{Held, Maker, SEED};
 use shardc_passes::egraph::module::{Alternative, Saturated, explore};
 use shardc_passes::egraph::node::Node;
-use shardc_passes::egraph::{Budget, Prices, Room};
+use shardc_passes::egraph::{Budget, Explored, Graph, Prices, Room, claims, seed};
 use std::collections::{BTreeSet, HashMap};
 
 /// Largest relative distance of equal numbers: sums in another order, in f64.
@@ -137,7 +139,7 @@ fn drawn(
         let explored = &graph.explored;
         let makers = explored.graph.made_by();
         let mut prices = Drawn { seed, makers };
-        let room = Room { bytes: u64::MAX, states: 40 };
+        let room = Room { states: 40, ..Room::of(u64::MAX) };
         let taken = explored.extract(&mut prices, room, explored.given(), explored.wanted());
         let taken = taken.ok_or_else(|| format!("no program of @{}", explored.func.name))?;
         for node in &taken.nodes {
@@ -148,4 +150,55 @@ fn drawn(
         out.funcs[graph.func] = taken.func;
     }
     Ok(out)
+}
+
+/// A function that returns the negatives of what it returned, in the layouts in which `like` returns its
+/// values: so somebody reads the part that each device is said to hold.
+fn with_reader(mut func: Func, like: &Func) -> Func {
+    for (at, &other) in like.returns.iter().enumerate() {
+        let (value, data) = (func.returns[at], like.values[other].clone());
+        let result = ("read".to_string(), data.ty, data.sharding);
+        let inst = func.add_inst(Op::Neg(LinearUnary {}), vec![value], vec![result]);
+        func.returns[at] = func.insts[inst].results[0];
+    }
+    func
+}
+
+/// What a rule makes of the values that `@main` returns, taken as it is: nothing but numbers is looked
+/// at, neither layouts nor what the graph knows. Returns how many programs were run.
+///
+/// # Errors
+/// A program of the right side computes something else.
+pub fn check_numbers(module: &Module, rule: &Rule, inputs: &Inputs) -> Result<usize, String> {
+    let told = |d: Box<shardc_ir::diag::Diagnostic>| format!("{d} {:?}", d.notes);
+    let (main, mesh) = module.func("main").zip(module.mesh.clone()).ok_or("no @main on a mesh")?;
+    let func = &module.funcs[main];
+    let mut read = module.clone();
+    read.funcs[main] = with_reader(func.clone(), func);
+    let wanted = run_on_mesh(&read, inputs, &How::default()).map_err(told)?;
+    let mut graph = Graph::new(mesh);
+    let seeded = seed(&mut graph, func).map_err(told)?;
+    let claims = claims(&mut graph, rule);
+    let makers = graph.made_by();
+    let explored = Explored::new(graph, vec![(0, func.clone(), seeded)]);
+    let mut runs = 0;
+    for (root, made) in claims {
+        for at in (0..func.returns.len()).filter(|&at| explored.wanted()[at] == root) {
+            let mut prices = Drawn { seed: 0, makers: makers.clone() };
+            let mut returned = explored.wanted();
+            returned[at] = made;
+            let room = Room::of(u64::MAX);
+            let taken = explored.extract(&mut prices, room, explored.given(), returned);
+            let Some(taken) = taken.map(|taken| taken.func) else { continue };
+            let mut program = module.clone();
+            program.funcs[main] = with_reader(taken, func);
+            let unverified = How { unverified: true, ..How::default() };
+            let got = run_on_mesh(&program, inputs, &unverified).map_err(told)?;
+            if let Some(what) = differ(&wanted, &got) {
+                return Err(format!("{what}\n{}", print(&program)));
+            }
+            runs += 1;
+        }
+    }
+    Ok(runs)
 }

@@ -20,24 +20,38 @@ use std::sync::Arc;
 
 /// Adds what `rule` says of the place where its left side was found; returns whether anything is new.
 pub(super) fn apply(graph: &mut Graph, rule: &Rule, root: Id, bound: Bindings<'_>) -> bool {
+    let before = graph.egraph.nodes().len();
+    let mut joined = false;
+    for (root, made) in claims(graph, rule, root, bound) {
+        joined |= joins(graph, rule, root, made);
+    }
+    joined || graph.egraph.nodes().len() > before
+}
+
+/// Adds what `rule` makes at the place where its left side was found: each value there, and what is
+/// claimed to be equal.
+pub(super) fn claims(
+    graph: &mut Graph,
+    rule: &Rule,
+    root: Id,
+    bound: Bindings<'_>,
+) -> Vec<(Id, Id)> {
     let roots = results(graph, root);
     let Some(rank) = roots.first().and_then(|&r| graph.layout(r)).map(|l| l.dims.len()) else {
-        return false;
+        return Vec::new();
     };
     let mesh = graph.facts().mesh.clone();
     let mut all = vec![bound];
     for condition in rule.row.when {
         all = all.into_iter().flat_map(|b| solutions(condition, b, &mesh, rank)).collect();
     }
-    let before = graph.egraph.nodes().len();
-    let mut joined = false;
+    let mut out = Vec::new();
     for bound in all {
         let mut applier = Applier { graph, rule, bound, roots: &roots };
-        for (i, made) in applier.build(&rule.rhs, true).into_iter().flatten().enumerate() {
-            joined |= roots.get(i).is_some_and(|&root| joins(graph, rule, root, made));
-        }
+        let made = applier.build(&rule.rhs, true).into_iter().flatten();
+        out.extend(roots.iter().copied().zip(made));
     }
-    joined || graph.egraph.nodes().len() > before
+    out
 }
 
 /// The values of a class: itself, or each of several results.

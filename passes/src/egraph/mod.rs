@@ -30,5 +30,5 @@ pub mod show;
 pub use extract::{Explored, Extracted, Room, STATES};
 pub use graph::Graph;
 pub use price::{Pricer, Prices};
-pub use saturate::{Budget, Statistics, Stop, saturate};
+pub use saturate::{Budget, Statistics, Stop, claims, saturate};
 pub use seed::{Seeded, seed};

@@ -31,12 +31,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Layouts of what layers carry that are tried with the model's function, the best for the layers
-/// alone first.
+/// Layouts of what layers carry that are tried, those first in which layers alone may be cheapest.
 const TRIED: usize = 3;
-
-/// States kept while layouts are ranked.
-const RANKING: usize = 250;
 
 /// Under which terms programs are judged.
 #[derive(Clone, Copy, Debug)]
@@ -226,18 +222,16 @@ pub fn extract(
         pricers.insert(*func, RefCell::new(pricer));
     }
     let rewriting = Rewriting { module, graphs, terms, rules, budget, pricers };
-    let mut best: Option<(u64, Vec<Taken>)> = None;
-    for carried in rewriting.carried() {
-        let Some(taken) = rewriting.with(carried.as_ref())? else { continue };
-        let total = taken.iter().map(|t| t.extracted.cost.saturating_mul(t.times));
-        let total = total.fold(0, u64::saturating_add);
-        if best.as_ref().is_none_or(|(least, _)| total < *least) {
-            best = Some((total, taken));
+    let mut best = rewriting.with(None, u64::MAX)?;
+    for layout in rewriting.carried(total(&best)) {
+        let found = rewriting.with(Some(&layout), total(&best))?;
+        if found.is_some() && total(&found) < total(&best) {
+            best = found;
         }
     }
     let mut out = module.clone();
     let mut changes = Vec::new();
-    for taken in best.into_iter().flat_map(|(_, taken)| taken) {
+    for taken in best.into_iter().flatten() {
         let Taken { func, times, extracted } = taken;
         let before = rewriting.price(func);
         let name = module.funcs[func].name.clone();
@@ -255,6 +249,13 @@ struct Taken {
     func: FuncId,
     times: u64,
     extracted: Extracted,
+}
+
+/// What programs cost a step together; `u64::MAX` without any.
+fn total(taken: &Option<Vec<Taken>>) -> u64 {
+    let cost = |t: &Taken| t.extracted.cost.saturating_mul(t.times);
+    let sum = |all: &Vec<Taken>| all.iter().map(cost).fold(0, u64::saturating_add);
+    taken.as_ref().map_or(u64::MAX, sum)
 }
 
 struct Rewriting<'a> {
@@ -297,19 +298,18 @@ impl<'a> Rewriting<'a> {
         distinct.filter_map(|(name, times)| Some((self.module.func(name)?, times))).collect()
     }
 
-    /// Layouts to try for what layers carry: the program's own, and the best of those in which every
-    /// layer can take and return it.
-    fn carried(&self) -> Vec<Option<Layout>> {
-        let mut out = vec![None];
-        let Some(layers) = self.layers() else { return out };
+    /// Layouts to try for what layers carry beside the program's own: the best of those in which every
+    /// layer can take and return it, and in which layers alone may cost less than `ceiling`.
+    fn carried(&self, ceiling: u64) -> Vec<Layout> {
+        let Some(layers) = self.layers() else { return Vec::new() };
         let functions = self.functions(&layers);
         let one = |id: FuncId| self.module.funcs[id].layer_signature().carried.len() == 1;
         if !functions.iter().all(|(id, _)| one(*id)) {
-            return out;
+            return Vec::new();
         }
         let mut common: Option<Vec<Layout>> = None;
         for &(id, _) in &functions {
-            let Some(graph) = self.graph(id) else { return out };
+            let Some(graph) = self.graph(id) else { return Vec::new() };
             let own = carried_layouts(&graph.explored);
             common = Some(match common {
                 None => own,
@@ -318,24 +318,20 @@ impl<'a> Rewriting<'a> {
         }
         let own = functions.first().and_then(|&(id, _)| self.graph(id)).and_then(carried_now);
         let others = common.into_iter().flatten().filter(|layout| Some(layout) != own.as_ref());
-        let mut ranked: Vec<(u64, Layout)> = Vec::new();
-        for layout in others {
-            let cost = |&(id, times): &(FuncId, u64)| {
-                let taken = self.layer(id, Some(&layout), RANKING)?;
-                Some(taken.cost.saturating_mul(times))
-            };
-            let costs: Option<Vec<u64>> = functions.iter().map(cost).collect();
-            if let Some(costs) = costs {
-                ranked.push((costs.into_iter().fold(0, u64::saturating_add), layout));
-            }
-        }
+        let bound = |layout: &Layout| {
+            let each = functions.iter().map(|&(func, times)| {
+                self.bound(func, layout).map_or(u64::MAX, |ns| ns.saturating_mul(times))
+            });
+            each.fold(0, u64::saturating_add)
+        };
+        let mut ranked: Vec<(u64, Layout)> =
+            others.map(|layout| (bound(&layout), layout)).filter(|(ns, _)| *ns < ceiling).collect();
         ranked.sort();
-        out.extend(ranked.into_iter().take(TRIED).map(|(_, layout)| Some(layout)));
-        out
+        ranked.into_iter().take(TRIED).map(|(_, layout)| layout).collect()
     }
 
-    /// The cheapest program of a layer that carries a layout.
-    fn layer(&self, func: FuncId, carried: Option<&Layout>, states: usize) -> Option<Extracted> {
+    /// The classes that a layer takes and returns where it carries a layout.
+    fn ends(&self, func: FuncId, carried: Option<&Layout>) -> Option<(Vec<Id>, Vec<Id>)> {
         let explored = &self.graph(func)?.explored;
         let (mut given, mut wanted) = (explored.given(), explored.wanted());
         if let Some(layout) = carried {
@@ -343,49 +339,78 @@ impl<'a> Rewriting<'a> {
             given[value.0] = explored.view(value.1, layout)?;
             wanted[result.0] = explored.view(result.1, layout)?;
         }
-        let mut prices = self.pricers.get(&func)?.borrow_mut();
-        let room = self.terms.room;
-        let room = Room { states: states.min(room.states), ..room };
-        explored.extract(&mut *prices, room, given, wanted)
+        Some((given, wanted))
     }
 
-    /// Programs of all functions where layers carry a layout; `None` where there are none.
-    fn with(&self, carried: Option<&Layout>) -> Result<Option<Vec<Taken>>> {
-        let Some(layers) = self.layers() else {
-            let each = self.module.funcs.keys();
-            return Ok(each.map(|func| self.taken(func, 1, None)).collect());
-        };
-        let mut out = Vec::new();
-        for (func, times) in self.functions(&layers) {
-            match self.taken(func, times, carried) {
-                Some(taken) => out.push(taken),
-                None => return Ok(None),
-            }
+    /// The ns that no program of a layer that carries a layout undercuts.
+    fn bound(&self, func: FuncId, carried: &Layout) -> Option<u64> {
+        let (given, wanted) = self.ends(func, Some(carried))?;
+        let mut prices = self.pricers.get(&func)?.borrow_mut();
+        Some(self.graph(func)?.explored.bound(&mut *prices, given, wanted))
+    }
+
+    /// The cheapest program of a function, a layer of which carries a layout.
+    fn taken(
+        &self,
+        (func, times): (FuncId, u64),
+        carried: Option<&Layout>,
+        ceiling: u64,
+    ) -> Option<Taken> {
+        let (given, wanted) = self.ends(func, carried)?;
+        let mut prices = self.pricers.get(&func)?.borrow_mut();
+        let room = Room { ceiling, ..self.terms.room };
+        let extracted = self.graph(func)?.explored.extract(&mut *prices, room, given, wanted)?;
+        Some(Taken { func, times, extracted })
+    }
+
+    /// Programs of some functions that run so often in a step and together cost at most `ceiling`.
+    fn all_taken(
+        &self,
+        functions: &[(FuncId, u64)],
+        carried: Option<&Layout>,
+        ceiling: u64,
+    ) -> Option<Vec<Taken>> {
+        let (mut left, mut out) = (ceiling, Vec::new());
+        for &(func, times) in functions {
+            let most = left.checked_div(times).unwrap_or(u64::MAX);
+            let taken = self.taken((func, times), carried, most)?;
+            left = left.saturating_sub(taken.extracted.cost.saturating_mul(times));
+            out.push(taken);
         }
+        Some(out)
+    }
+
+    /// Programs of all functions where layers carry a layout; `None` where there are none that cost at
+    /// most `ceiling`.
+    fn with(&self, carried: Option<&Layout>, ceiling: u64) -> Result<Option<Vec<Taken>>> {
+        let Some(layers) = self.layers() else {
+            let each: Vec<(FuncId, u64)> = self.module.funcs.keys().map(|func| (func, 1)).collect();
+            return Ok(self.all_taken(&each, carried, ceiling));
+        };
+        let Some(mut out) = self.all_taken(&self.functions(&layers), carried, ceiling) else {
+            return Ok(None);
+        };
         let mut changed = self.module.clone();
         for taken in &out {
             changed.funcs[taken.func] = taken.extracted.func.clone();
         }
-        let extracted = match carried {
-            None => self.layer(layers.main, None, usize::MAX),
+        let main = match carried {
+            None => self.taken((layers.main, 1), None, u64::MAX),
             Some(_) => {
                 changed.funcs[layers.main] = self.around(&layers, &changed)?;
                 let main =
                     explore_func(&changed, layers.main, &[], (self.rules, self.budget))?.explored;
                 let Terms { pricing, bind, room } = self.terms;
                 let mut prices = Pricer::new(&main.graph, &changed, pricing, bind);
-                main.extract(&mut prices, room, main.given(), main.wanted())
+                let extracted = main.extract(&mut prices, room, main.given(), main.wanted());
+                extracted.map(|extracted| Taken { func: layers.main, times: 1, extracted })
             }
         };
-        out.extend(extracted.map(|extracted| Taken { func: layers.main, times: 1, extracted }));
+        out.extend(main);
         let done: Vec<FuncId> = out.iter().map(|t| t.func).collect();
         let rest = self.module.funcs.keys().filter(|id| !done.contains(id));
-        out.extend(rest.filter_map(|id| self.taken(id, 0, None)));
+        out.extend(rest.filter_map(|id| self.taken((id, 0), None, u64::MAX)));
         Ok(Some(out))
-    }
-
-    fn taken(&self, func: FuncId, times: u64, carried: Option<&Layout>) -> Option<Taken> {
-        self.layer(func, carried, usize::MAX).map(|extracted| Taken { func, times, extracted })
     }
 
     /// The model's function with what layers carry brought into the layout that `changed` has them

@@ -1,6 +1,6 @@
 //! Applies rules until nothing changes or a budget is used up. Budgets are counts.
 
-use super::apply::apply;
+use super::apply::{self, apply};
 use super::graph::{Graph, Maker};
 use super::matching::{Bindings, Matcher};
 use super::node::Node;
@@ -89,6 +89,18 @@ pub fn saturate(graph: &mut Graph, rules: &[Rule], budget: Budget) -> Statistics
     graph.rebuild();
     let classes = graph.egraph.number_of_classes();
     Statistics { nodes: graph.size(), classes, seeds, rounds, stop, fired }
+}
+
+/// What a rule makes wherever it is found in a graph, beside the value that it claims to be equal.
+/// Nothing becomes equal, so a rule that is wrong can be looked at, too.
+pub fn claims(graph: &mut Graph, rule: &Rule) -> Vec<(Id, Id)> {
+    let all = changed(graph, &mut BTreeMap::new());
+    let found = search(graph, std::slice::from_ref(rule), &all);
+    let each =
+        found.into_iter().flat_map(|(_, root, bound)| apply::claims(graph, rule, root, bound));
+    let claims = each.collect();
+    graph.rebuild();
+    claims
 }
 
 /// A place where a rule was found.

@@ -9,7 +9,7 @@ use super::ready::{Priceable, Ready};
 use crate::certify::rewrites;
 use crate::codes;
 use crate::egraph::module::{Alternative, Change, Equal, Terms, explore, extract};
-use crate::egraph::{Budget, Room, STATES, Statistics};
+use crate::egraph::{Budget, Room, Statistics};
 use crate::registry::{Options, Pass};
 use crate::strategy::megatron::{ExpertExchange, Phase};
 use shardc_ir::algebra::rules;
@@ -107,7 +107,7 @@ impl Evaluator<'_> {
         let bind = step_bindings(module, phase, (plan.degrees.dp, &plan.serving), &self.load);
         let memory = &plan.memory;
         let spare = memory.usable.saturating_sub(memory.total());
-        let room = Room { bytes: spare.saturating_add(memory.activations), states: STATES };
+        let room = Room::of(spare.saturating_add(memory.activations));
         let terms = Terms { pricing: self.pricing(), bind: &bind, room };
         let alternatives = self.alternatives(plan, phase, module);
         let others: Vec<Alternative> = alternatives.iter().map(|(a, _)| a.clone()).collect();

@@ -1,19 +1,20 @@
 //! The cheapest way through a space: dynamic programming over what is live between two operators.
 //!
-//! A state says which layouts of every live value have been made, so that what two readers share is
-//! paid once. Two kinds of states lead nowhere better and are dropped: those that cost more than a
-//! known solution, with the least that the rest can cost; and those that another one turns into by
-//! collectives without costing more ([`Turns`]). Where more states remain than the limit, the cheapest
-//! are kept, and the least of what the others could have come to bounds the optimum.
+//! A state says which layouts of every live value have been made ([`Stage`]), so that what two readers
+//! share is paid once. It promises what it cost and the least that the rest can cost ([`Rest`]). Two
+//! kinds of states lead nowhere better and are dropped: those that promise more than a known solution
+//! costs; and those that another one turns into by collectives without costing more ([`Turns`]). Where
+//! more states remain than the limit, those that promise least are kept, and the least of what the others
+//! promise bounds the optimum.
 
-use super::space::{Choice, Move, Space};
+use super::live::{Pick, Stage};
+use super::rest::Rest;
+use super::space::Space;
 use super::turns::{Turns, bits};
+use super::ways::{Way, Ways};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-
-/// Most collectives in a row that lead a value from one layout to another, but for the cheapest way.
-const MAX_WAY: usize = 3;
 
 /// Cheaper states that a state is compared with: the cheapest ones stand in for most of the others.
 const COMPARED: usize = 64;
@@ -56,8 +57,8 @@ pub(super) struct Solution {
     pub acts: Vec<Act>,
 }
 
-/// Layouts made of live values, by value.
-pub(super) type Key = Vec<(u32, u64)>;
+/// Layouts made of live values, by slot.
+type Key = Vec<u64>;
 
 /// A quick hash of short lists of numbers: a product with an odd constant (that of the golden ratio)
 /// and a rotation for each.
@@ -71,10 +72,6 @@ impl Hasher for Mixed {
 
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.write_u64(u64::from(number));
     }
 
     fn write_u64(&mut self, number: u64) {
@@ -92,7 +89,7 @@ impl Hasher for Mixed {
 struct Layer {
     at: HashMap<Key, usize, BuildHasherDefault<Mixed>>,
     states: Vec<(Key, Entry)>,
-    /// The cost that a state must not exceed: so many cheaper ones are known already.
+    /// What a state must not promise more than: so many that promise less are known already.
     below: u64,
 }
 
@@ -101,11 +98,17 @@ impl Layer {
         Layer { at: HashMap::default(), states: Vec::new(), below: u64::MAX }
     }
 
-    /// Keeps so many states, the cheapest.
+    /// The states that promise least first.
+    fn sort(&mut self) {
+        self.states
+            .sort_unstable_by(|a, b| (a.1.least, a.1.cost, &a.0).cmp(&(b.1.least, b.1.cost, &b.0)));
+    }
+
+    /// Keeps so many states, those that promise least.
     fn thin(&mut self, count: usize) {
-        self.states.sort_unstable_by(|a, b| (a.1.cost, &a.0).cmp(&(b.1.cost, &b.0)));
+        self.sort();
         if let Some((_, first)) = self.states.get(count) {
-            self.below = first.cost;
+            self.below = first.least;
         }
         self.states.truncate(count);
         self.at.clear();
@@ -113,135 +116,155 @@ impl Layer {
     }
 
     /// Keeps the cheaper of two entries for a state; of equal ones the earlier.
-    fn offer(&mut self, key: Key, entry: Entry) {
-        match self.at.get(&key) {
-            Some(&at) if self.states[at].1.cost <= entry.cost => {}
-            Some(&at) => self.states[at].1 = entry,
+    fn offer(&mut self, key: &[u64], cost: u64, entry: impl FnOnce() -> Entry) {
+        match self.at.get(key) {
+            Some(&at) if self.states[at].1.cost <= cost => {}
+            Some(&at) => self.states[at].1 = entry(),
             None => {
-                self.at.insert(key.clone(), self.states.len());
-                self.states.push((key, entry));
+                self.at.insert(key.to_vec(), self.states.len());
+                self.states.push((key.to_vec(), entry()));
             }
         }
     }
 }
 
+/// How a state came about.
 #[derive(Clone, Debug)]
 struct Entry {
+    /// ns so far.
     cost: u64,
+    /// ns of any program that goes on from here, at least.
+    least: u64,
     peak: u64,
     parent: usize,
     acts: Vec<Act>,
 }
 
-/// A way to make a layout of a value from those that are there.
-#[derive(Clone, Debug)]
-struct Way {
-    cost: u64,
-    mask: u64,
-    moves: Vec<usize>,
-}
-
 /// The cheapest program, if there is one within the limits, and the ns that none undercuts.
 pub(super) fn solve(space: &Space, limits: Limits) -> (Option<Solution>, u64) {
-    let mut finder = Finder::new(space, limits.bytes);
-    finder.own = true;
-    let own = finder.run(limits.states, limits.ceiling);
-    finder.own = false;
-    finder.ways.clear();
+    let stages = Stage::all(space);
+    let turns = Turns::of(space);
+    let rest = Rest::of(space, &stages, &turns);
+    let mut own_ways = Ways::new(space, true);
+    let mut all_ways = Ways::new(space, false);
+    let mut run = |own: bool, states: usize, ceiling: u64| {
+        let ways = if own { &mut own_ways } else { &mut all_ways };
+        let (bytes, dropped) = (limits.bytes, u64::MAX);
+        let (turns, rest) = (&turns, &rest);
+        let mut finder =
+            Finder { space, stages: &stages, turns, rest, ways, own, bytes, ceiling, dropped };
+        let found = finder.run(states);
+        (found, finder.dropped)
+    };
     let known = |s: &Option<Solution>| s.as_ref().map_or(limits.ceiling, |s| s.cost);
-    let first = finder.run(limits.first, known(&own));
+    let (own, _) = run(true, limits.states, limits.ceiling);
+    let (first, dropped) = run(false, limits.first, known(&own));
     // Nothing was dropped: what was found is the best.
-    if finder.dropped == u64::MAX {
+    if dropped == u64::MAX {
         let bound = known(&first);
         return (first, bound);
     }
     let first = first.or(own);
-    let best = finder.run(limits.states, known(&first));
-    let bound = finder.dropped.min(known(&best)).min(known(&first));
+    let (best, dropped) = run(false, limits.states, known(&first));
+    let bound = dropped.min(known(&best)).min(known(&first));
     (best.or(first).map(|s| Solution { bound, ..s }), bound)
 }
 
-struct Finder<'a> {
+/// The ns that no program of the space undercuts, without looking for one.
+pub(super) fn bound(space: &Space) -> u64 {
+    let stages = Stage::all(space);
+    let rest = Rest::of(space, &stages, &Turns::of(space));
+    let Some(first) = stages.first() else { return 0 };
+    rest.of_state(&first.live, (0, &start(space, first)))
+}
+
+/// The state before everything.
+fn start(space: &Space, first: &Stage) -> Key {
+    first.live.iter().map(|&value| space.values[value].stored).collect()
+}
+
+struct Finder<'f, 'a> {
     space: &'a Space,
-    bytes: u64,
+    stages: &'a [Stage],
+    turns: &'a Turns,
+    rest: &'a Rest,
+    ways: &'f mut Ways<'a>,
     /// Whether only what the program itself does is looked at.
     own: bool,
-    /// The least that the operators from here on can cost.
-    rest: Vec<u64>,
-    ways: HashMap<(usize, u64, usize), Arc<Vec<Way>>>,
-    turns: Turns,
-    /// The least that a dropped state could have come to.
+    bytes: u64,
+    /// ns beyond which a program is of no use.
+    ceiling: u64,
+    /// The least that a dropped state promised.
     dropped: u64,
 }
 
-impl<'a> Finder<'a> {
-    fn new(space: &'a Space, bytes: u64) -> Self {
-        let (ways, turns) = (HashMap::new(), Turns::of(space));
-        let rest = turns.rest(space);
-        Finder { space, bytes, own: false, rest, ways, turns, dropped: u64::MAX }
-    }
+/// A way through one stage from one state, under way.
+struct Walk<'a> {
+    at: usize,
+    pick: &'a Pick,
+    from: &'a Entry,
+    /// Number of that entry.
+    parent: usize,
+    /// ns that it may come to before the operator.
+    most: u64,
+    /// Layouts made so far, by slot, and how: value, ways, and which of them.
+    masks: Key,
+    path: Vec<(usize, Arc<Vec<Way>>, usize)>,
+    /// The state that it leads to.
+    key: Key,
+}
 
-    fn run(&mut self, limit: usize, ceiling: u64) -> Option<Solution> {
-        self.dropped = u64::MAX;
-        let start: Key = self
-            .space
-            .values
-            .iter()
-            .enumerate()
-            .filter(|(_, v)| v.stored != 0)
-            .map(|(i, v)| (i as u32, v.stored))
-            .collect();
-        let nothing = Entry { cost: 0, peak: 0, parent: 0, acts: Vec::new() };
+impl Finder<'_, '_> {
+    fn run(&mut self, limit: usize) -> Option<Solution> {
+        let (stages, space) = (self.stages, self.space);
+        let first = stages.first()?;
+        let start = start(space, first);
+        let nothing = Entry { cost: 0, least: 0, peak: 0, parent: 0, acts: Vec::new() };
         let mut arena: Vec<Entry> = vec![nothing];
         let mut states: Vec<(Key, usize)> = vec![(start, 0)];
-        for at in 0..self.space.steps.len() {
+        for at in 0..stages.len() {
             let mut next = Layer::new();
             for (key, entry) in &states {
-                let from = (arena[*entry].cost, arena[*entry].peak, *entry);
-                self.step(at, key, from, ceiling, &mut next);
+                self.stage(at, key, (&arena[*entry], *entry), &mut next);
                 if next.states.len() > SPARE * 2 * limit {
                     next.thin(SPARE * limit);
-                    self.dropped = self.dropped.min(next.below.saturating_add(self.rest[at + 1]));
+                    self.dropped = self.dropped.min(next.below);
                 }
             }
             states = self.keep(next, at + 1, limit, &mut arena);
         }
-        let mut last = Layer::new();
-        for (key, entry) in &states {
-            let from = Entry { parent: *entry, acts: Vec::new(), ..arena[*entry].clone() };
-            self.deliver(key, from, ceiling, &mut last);
-        }
-        let best = last.states.into_iter().map(|(_, e)| e).min_by_key(|e| e.cost)?;
-        let (cost, peak) = (best.cost, best.peak);
-        let mut acts = vec![best.acts];
-        let mut at = best.parent;
+        let &(_, last) = states.first()?;
+        let Entry { cost, peak, .. } = arena[last];
+        let (mut acts, mut at) = (Vec::new(), last);
         while at != 0 {
-            acts.push(arena[at].acts.clone());
+            acts.push(&arena[at].acts[..]);
             at = arena[at].parent;
         }
         acts.reverse();
         Some(Solution { cost, bound: self.dropped.min(cost), peak, acts: acts.concat() })
     }
 
-    /// Keeps the cheapest states of a layer, cheapest first, without those that lead nowhere better.
+    /// Keeps the states of a layer that promise least, without those that lead nowhere better.
     fn keep(
         &mut self,
-        next: Layer,
+        mut next: Layer,
         at: usize,
         limit: usize,
         arena: &mut Vec<Entry>,
     ) -> Vec<(Key, usize)> {
-        let mut sorted = next.states;
-        sorted.sort_unstable_by(|a, b| (a.1.cost, &a.0).cmp(&(b.1.cost, &b.0)));
+        next.sort();
+        let live = self.stages.get(at).map_or(&[][..], |s| &s.live);
         let mut kept: Vec<(Key, usize)> = Vec::new();
-        for (key, entry) in sorted {
-            let cheaper = kept.iter().take(COMPARED).map(|(k, e)| (k, arena[*e].cost));
-            if !self.own && self.turns.reached((&key, entry.cost), cheaper) {
+        for (key, entry) in next.states {
+            let stands_in = |(other, number): &(Key, usize)| {
+                let room = entry.cost.checked_sub(arena[*number].cost);
+                room.is_some_and(|room| self.turns.turns(live, (other, &key), room))
+            };
+            if !self.own && kept.iter().take(COMPARED).any(stands_in) {
                 continue;
             }
             if kept.len() == limit {
-                let left = entry.cost.saturating_add(self.rest[at]);
-                self.dropped = self.dropped.min(left);
+                self.dropped = self.dropped.min(entry.least);
                 break;
             }
             arena.push(entry);
@@ -251,192 +274,76 @@ impl<'a> Finder<'a> {
     }
 
     /// All states after one more operator.
-    fn step(
-        &mut self,
-        at: usize,
-        key: &Key,
-        (cost, peak, parent): (u64, u64, usize),
-        ceiling: u64,
-        next: &mut Layer,
-    ) {
-        let space = self.space;
-        for (c, choice) in space.steps[at].choices.iter().enumerate() {
-            if self.own && !choice.own {
-                continue;
-            }
-            let most = ceiling.saturating_sub(self.rest[at + 1]).min(next.below);
-            let most = most.saturating_sub(choice.cost);
-            let start = Entry { cost, peak, parent, acts: Vec::new() };
-            for (key, mut entry) in self.fed(key, start, &choice.needs, most) {
-                entry.cost = entry.cost.saturating_add(choice.cost);
-                entry.acts.push(Act::Run(at, c));
-                let mut key = given(key, choice);
-                let held = self.held(&key);
-                if held > self.bytes {
-                    self.outgrows(entry.cost.saturating_add(self.rest[at + 1]));
-                    continue;
-                }
-                entry.peak = entry.peak.max(held);
-                key.retain(|(v, _)| !space.steps[at].dies.contains(&(*v as usize)));
-                next.offer(key, entry);
-            }
+    fn stage(&mut self, at: usize, key: &Key, (from, parent): (&Entry, usize), next: &mut Layer) {
+        let (stages, own) = (self.stages, self.own);
+        for pick in stages[at].picks.iter().filter(|p| p.own || !own) {
+            let most = self.ceiling.min(next.below).saturating_sub(self.rest.of_any(at + 1));
+            let Some(most) = most.checked_sub(pick.cost) else { continue };
+            let (masks, path, key) = (key.clone(), Vec::new(), Vec::new());
+            let mut walk = Walk { at, pick, from, parent, most, masks, path, key };
+            self.feed(&mut walk, 0, from.cost, next);
         }
     }
 
-    /// Notes a state that does not fit. It may have stood in for one that was dropped and holds less, so
-    /// what it would have come to is a bound only.
-    fn outgrows(&mut self, least: u64) {
-        self.dropped = self.dropped.min(least);
-    }
-
-    /// States in which everything returned has been made.
-    fn deliver(&mut self, key: &Key, from: Entry, ceiling: u64, last: &mut Layer) {
-        let returns = self.space.returns.clone();
-        for (key, mut entry) in self.fed(key, from, &returns, ceiling) {
-            let held = self.held(&key);
-            if held > self.bytes {
-                self.outgrows(entry.cost);
-                continue;
-            }
-            entry.peak = entry.peak.max(held);
-            last.offer(key, entry);
-        }
-    }
-
-    fn held(&self, key: &Key) -> u64 {
-        let of = |&(value, mask): &(u32, u64)| {
-            let views = &self.space.values[value as usize].views;
-            bits(mask).map(|i| views[i].bytes).fold(0, u64::saturating_add)
+    /// Makes what the operator needs from number `need` on, in every way.
+    fn feed(&mut self, walk: &mut Walk<'_>, need: usize, cost: u64, next: &mut Layer) {
+        let Some(&(slot, view)) = walk.pick.needs.get(need) else {
+            return self.arrive(walk, cost, next);
         };
-        key.iter().map(of).fold(0, u64::saturating_add)
-    }
-
-    /// States in which all that is needed has been made, at a cost of at most `most`.
-    fn fed(
-        &mut self,
-        key: &Key,
-        entry: Entry,
-        needs: &[(usize, usize)],
-        most: u64,
-    ) -> Vec<(Key, Entry)> {
-        let mut found = vec![(key.clone(), entry)];
-        for &(value, view) in needs {
-            let mut next = Vec::new();
-            for (key, entry) in found {
-                let Some(slot) = key.iter().position(|(v, _)| *v as usize == value) else {
-                    continue;
-                };
-                for way in self.ways(value, key[slot].1, view).iter() {
-                    let cost = entry.cost.saturating_add(way.cost);
-                    if cost > most {
-                        continue;
-                    }
-                    let (mut key, mut entry) = (key.clone(), Entry { cost, ..entry.clone() });
-                    key[slot].1 = way.mask;
-                    entry.acts.extend(way.moves.iter().map(|&m| Act::Move(value, m)));
-                    next.push((key, entry));
-                }
+        let value = self.stages[walk.at].live[slot];
+        let before = walk.masks[slot];
+        let ways = self.ways.to(self.turns, value, before, view);
+        for (i, way) in ways.iter().enumerate() {
+            let cost = cost.saturating_add(way.cost);
+            if cost > walk.most {
+                break;
             }
-            found = next;
+            walk.masks[slot] = way.mask;
+            walk.path.push((value, ways.clone(), i));
+            self.feed(walk, need + 1, cost, next);
+            walk.path.pop();
         }
-        found
+        walk.masks[slot] = before;
     }
 
-    /// The ways to a layout of a value but those in whose place another one stands, with what it costs to
-    /// make as much.
-    fn ways(&mut self, value: usize, mask: u64, target: usize) -> Arc<Vec<Way>> {
-        if let Some(known) = self.ways.get(&(value, mask, target)) {
-            return known.clone();
-        }
-        let mut found = Vec::new();
-        let start = Way { cost: 0, mask, moves: Vec::new() };
-        self.explore(value, start, target, &mut found);
-        found.extend(self.shortest(value, mask, target));
-        found.sort_by_key(|way| (way.cost, way.moves.len()));
-        let mut kept: Vec<Way> = Vec::new();
-        for way in found {
-            let room = |k: &Way| if self.own { 0 } else { way.cost - k.cost };
-            let stands_in = |k: &Way| {
-                let (has, wants) = ((value as u32, k.mask), (value as u32, way.mask));
-                self.turns.turns(&[has], &[wants], room(k))
-            };
-            if !kept.iter().any(stands_in) {
-                kept.push(way);
-            }
-        }
-        let kept = Arc::new(kept);
-        self.ways.insert((value, mask, target), kept.clone());
-        kept
-    }
-
-    /// The collectives on a value that are looked at.
-    fn moves(&self, value: usize) -> impl Iterator<Item = (usize, &'a Move)> {
-        let own = self.own;
-        let moves = self.space.values[value].moves.iter().enumerate();
-        moves.filter(move |(_, m)| m.own || !own)
-    }
-
-    /// The cheapest way to `target`, of any length.
-    fn shortest(&self, value: usize, mask: u64, target: usize) -> Option<Way> {
-        let data = &self.space.values[value];
-        let start = |i: usize| if mask >> i & 1 == 1 { 0 } else { u64::MAX };
-        let mut cost: Vec<u64> = (0..data.views.len()).map(start).collect();
-        let mut last: Vec<Option<usize>> = vec![None; data.views.len()];
-        for _ in 0..data.views.len() {
-            for (m, step) in self.moves(value) {
-                let through = cost[step.from].saturating_add(step.cost);
-                if through < cost[step.to] {
-                    (cost[step.to], last[step.to]) = (through, Some(m));
-                }
-            }
-        }
-        let (mut moves, mut made, mut at) = (Vec::new(), mask, target);
-        while let Some(m) = last[at] {
-            moves.push(m);
-            made |= 1 << at;
-            at = data.moves[m].from;
-        }
-        moves.reverse();
-        (cost[target] < u64::MAX).then_some(Way { cost: cost[target], mask: made, moves })
-    }
-
-    /// Ways to `target`, which end in it: backwards from it to what is there.
-    fn explore(&self, value: usize, start: Way, target: usize, found: &mut Vec<Way>) {
-        if start.mask >> target & 1 == 1 {
-            found.push(start);
+    /// Offers the state after the operator.
+    fn arrive(&mut self, walk: &mut Walk<'_>, cost: u64, next: &mut Layer) {
+        let Walk { at, pick, ref masks, .. } = *walk;
+        let mask = |&(slot, made): &(Option<usize>, u64)| slot.map_or(0, |s| masks[s]) | made;
+        walk.key.clear();
+        walk.key.extend(pick.next.iter().map(mask));
+        let cost = cost.saturating_add(pick.cost);
+        let live = self.stages.get(at + 1).map_or(&[][..], |s| &s.live);
+        let rest = self.rest.of_state(live, (at + 1, &walk.key));
+        let least = cost.saturating_add(rest);
+        if least > self.ceiling.min(next.below) || rest == u64::MAX {
             return;
         }
-        let mut todo = vec![(vec![target], 0u64, Vec::new())];
-        while let Some((path, cost, moves)) = todo.pop() {
-            let at = path[path.len() - 1];
-            if start.mask >> at & 1 == 1 {
-                let mask = path.iter().fold(start.mask, |m, v| m | 1 << v);
-                let moves = moves.iter().rev().copied().collect();
-                found.push(Way { cost, mask, moves });
-                continue;
-            }
-            if moves.len() == MAX_WAY {
-                continue;
-            }
-            for (m, step) in self.moves(value) {
-                if step.to == at && !path.contains(&step.from) {
-                    let longer = [&path[..], &[step.from]].concat();
-                    let moves: Vec<usize> = [&moves[..], &[m]].concat();
-                    todo.push((longer, cost.saturating_add(step.cost), moves));
-                }
-            }
+        let held = self.held(at, &walk.masks).saturating_add(pick.bytes);
+        if held > self.bytes {
+            // It may have stood in for one that was dropped and holds less, so what it promises is a
+            // bound only.
+            self.dropped = self.dropped.min(least);
+            return;
         }
+        next.offer(&walk.key, cost, || {
+            let moves = walk
+                .path
+                .iter()
+                .flat_map(|(value, ways, i)| ways[*i].moves.iter().map(|&m| Act::Move(*value, m)));
+            let run = (at < self.space.steps.len()).then_some(Act::Run(at, pick.choice));
+            let (peak, parent) = (walk.from.peak.max(held), walk.parent);
+            Entry { cost, least, peak, parent, acts: moves.chain(run).collect() }
+        });
     }
-}
 
-/// A state after a choice: its results are there.
-fn given(mut key: Key, choice: &Choice) -> Key {
-    for &(value, view) in &choice.gives {
-        match key.iter_mut().find(|(v, _)| *v as usize == value) {
-            Some((_, mask)) => *mask |= 1 << view,
-            None => key.push((value as u32, 1 << view)),
-        }
+    /// Bytes that a state holds in a stage.
+    fn held(&self, at: usize, masks: &[u64]) -> u64 {
+        let stage = &self.stages[at];
+        let of = |(&value, &mask): (&usize, &u64)| {
+            let views = &self.space.values[value].views;
+            bits(mask).map(|i| views[i].bytes).fold(0, u64::saturating_add)
+        };
+        stage.live.iter().zip(masks).map(of).fold(stage.bytes, u64::saturating_add)
     }
-    key.sort_unstable();
-    key
 }

@@ -7,18 +7,21 @@
 
 mod emit;
 mod frontier;
+mod live;
 mod order;
+mod rest;
 mod space;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod ways;
 
 use super::graph::Graph;
 use super::node::{Head, Node};
 use super::price::Prices;
 use super::seed::Seeded;
 use egg::Id;
-use frontier::{Limits, Solution, solve};
+use frontier::{Limits, Solution, bound, solve};
 use order::Forms;
 use shardc_ir::graph::{Func, InstData, Value};
 use shardc_ir::layout::Layout;
@@ -32,10 +35,19 @@ pub struct Room {
     pub bytes: u64,
     /// States kept between two operators.
     pub states: usize,
+    /// ns beyond which a program is of no use.
+    pub ceiling: u64,
+}
+
+impl Room {
+    /// So many bytes, states by default, and programs of any cost.
+    pub fn of(bytes: u64) -> Self {
+        Room { bytes, states: STATES, ceiling: u64::MAX }
+    }
 }
 
 /// States kept by default: more found nothing better on the shipped models.
-pub const STATES: usize = 1_000;
+pub const STATES: usize = 250;
 
 /// A program taken out of a graph.
 #[derive(Clone, Debug)]
@@ -153,7 +165,7 @@ impl Explored {
     }
 
     /// The cheapest program that takes its parameters as `given` and returns `wanted`; `None` where
-    /// there is none within memory.
+    /// there is none in that room.
     pub fn extract(
         &self,
         prices: &mut dyn Prices,
@@ -165,34 +177,46 @@ impl Explored {
         let mut best: Option<Extracted> = None;
         let mut least = u64::MAX;
         for form in &self.forms {
-            let ceiling = best.as_ref().map_or(u64::MAX, |b| b.cost);
-            let (found, bound) = self.in_form(form, prices, (room, ceiling), &ends);
+            let ceiling = best.as_ref().map_or(room.ceiling, |b| b.cost);
+            let (found, bound) = self.in_form(form, prices, Room { ceiling, ..room }, &ends);
             least = least.min(bound);
-            if let Some(found) = found.filter(|f| f.cost < ceiling) {
+            if let Some(found) = found.filter(|f| best.is_none() || f.cost < ceiling) {
                 best = Some(found);
             }
         }
         best.map(|best| Extracted { bound: least.min(best.cost), ..best })
     }
 
-    /// The cheapest program that computes by the operators of a form for at most `ceiling`, and the ns
-    /// that none of them undercuts.
+    /// The ns that no program undercuts that takes its parameters as `given` and returns `wanted`;
+    /// `u64::MAX` where there is none.
+    pub fn bound(&self, prices: &mut dyn Prices, given: Vec<Id>, wanted: Vec<Id>) -> u64 {
+        let ends = Ends { given, wanted };
+        let forms = self.forms.iter();
+        let bounds =
+            forms.map(|form| self.space(form, prices, &ends).map_or(u64::MAX, |s| bound(&s)));
+        bounds.min().unwrap_or(u64::MAX)
+    }
+
+    /// What is chosen from where a program computes by the operators of a form.
+    fn space(&self, form: &Form, prices: &mut dyn Prices, ends: &Ends) -> Option<Space> {
+        let forms = self.by_result(&form.operators);
+        let order = order::order(&self.graph, &forms, &form.operators, &ends.wanted);
+        let own: BTreeSet<Node> = self.own.iter().cloned().collect();
+        Space::of((&self.graph, &self.index), prices, (&order, &own), ends)
+    }
+
+    /// The cheapest program that computes by the operators of a form, and the ns that none of them
+    /// undercuts.
     fn in_form(
         &self,
         form: &Form,
         prices: &mut dyn Prices,
-        (room, ceiling): (Room, u64),
+        room: Room,
         ends: &Ends,
     ) -> (Option<Extracted>, u64) {
-        let forms = self.by_result(&form.operators);
-        let order = order::order(&self.graph, &forms, &form.operators, &ends.wanted);
-        let own: BTreeSet<Node> = self.own.iter().cloned().collect();
-        let index = (&self.graph, &self.index);
-        let Some(space) = Space::of(index, prices, (&order, &own), ends) else {
-            return (None, u64::MAX);
-        };
-        let first = (room.states / 4).max(1);
-        let limits = Limits { first, states: room.states, bytes: room.bytes, ceiling };
+        let Some(space) = self.space(form, prices, ends) else { return (None, u64::MAX) };
+        let Room { bytes, states, ceiling } = room;
+        let limits = Limits { first: (states / 4).max(1), states, bytes, ceiling };
         let (solution, bound) = solve(&space, limits);
         (solution.and_then(|s| self.written(form, &space, &s, ends)), bound)
     }
