@@ -147,7 +147,7 @@ pub struct Load {
 }
 
 /// Least tokens of a prefill step that are worth trying: below, products no longer fill an H100.
-pub const LEAST_PREFILL_TOKENS: u64 = 512;
+const LEAST_PREFILL_TOKENS: u64 = 512;
 
 /// How an engine lets requests share steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -217,6 +217,12 @@ impl Load {
     /// Whether prompts share steps with decoding.
     pub fn mixes(&self) -> bool {
         self.scheduling.mixed && self.osl > 1 && !self.prefilled
+    }
+
+    /// The load with the prefill step left to choose, down to 512 tokens.
+    #[must_use]
+    pub fn choosing_prefill_steps(self) -> Load {
+        Load { least_prefill_tokens: Some(LEAST_PREFILL_TOKENS), ..self }
     }
 
     /// The load with each number of tokens that a prefill step may have, largest first. Without mixed

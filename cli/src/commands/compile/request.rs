@@ -6,7 +6,7 @@ use crate::input::{self, ModelFiles, Source};
 use clap::ValueEnum;
 use shardc::codes;
 use shardc::facade::{ModelRequest, Request};
-use shardc_cost::serving::{LEAST_PREFILL_TOKENS, Load, Objective};
+use shardc_cost::serving::{Load, Objective};
 use shardc_cost::time::Ns;
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_passes::schedule::devices;
@@ -264,9 +264,11 @@ pub fn build(
         ttft_limit: limit("--ttft", args.ttft)?,
         tpot_limit: limit("--tpot", args.tpot)?,
         prefilled: args.phase == Phases::Decode,
-        prefill_tokens: args.chunk_tokens.unwrap_or(profile.prefill_tokens),
-        least_prefill_tokens: args.chunk_tokens.is_none().then_some(LEAST_PREFILL_TOKENS),
         ..profile.load_of(args.isl, if args.phase == Phases::Prefill { 1 } else { args.osl })
+    };
+    let load = match args.chunk_tokens {
+        Some(prefill_tokens) => Load { prefill_tokens, ..load },
+        None => load.choosing_prefill_steps(),
     };
     Ok(Request {
         model: ModelRequest {

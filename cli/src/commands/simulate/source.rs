@@ -12,7 +12,6 @@ use shardc::codes;
 use shardc::facade::service::Service;
 use shardc::facade::{self, ModelRequest, Request};
 use shardc_cost::memory::Memory;
-use shardc_cost::serving::{LEAST_PREFILL_TOKENS, Load};
 use shardc_ir::diag::Diagnostic;
 use shardc_ir::graph::{FuncKind, Level, Module};
 use shardc_passes::search::Method;
@@ -205,10 +204,7 @@ fn compile(args: &SimulateArgs, path: &Path, mean: Option<(u64, u64)>) -> Outcom
             kv_dtype: args.kv_dtype.as_deref().map(args::dtype).transpose()?,
             ..model.request(&files)?
         },
-        load: Load {
-            least_prefill_tokens: Some(LEAST_PREFILL_TOKENS),
-            ..profile.load_of(isl, osl)
-        },
+        load: profile.load_of(isl, osl).choosing_prefill_steps(),
         profile,
         mem_fraction: args.mem_fraction.unwrap_or(1.0),
         method: Method::parse(&args.search)?,

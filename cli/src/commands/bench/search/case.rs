@@ -160,7 +160,7 @@ pub fn request(config: &str, cluster: &Cluster, load: LoadArg) -> Request {
     let profile = Profile::default();
     let load = Load {
         tpot_limit: load.tpot_ms.map(|ms| Ns::from_ns(ms * 1e6)),
-        ..profile.load_of(load.isl, load.osl)
+        ..profile.load_of(load.isl, load.osl).choosing_prefill_steps()
     };
     Request { load, profile, ..Request::new(config, cluster.clone()) }
 }
