@@ -19,7 +19,8 @@ use std::collections::BTreeSet;
 
 /// Every search that this build has.
 fn ways() -> Vec<Way> {
-    let rl = [Variant::Full, Variant::Untrained, Variant::NoHistory].map(Way::Rl);
+    let all = [Variant::Full, Variant::Untrained, Variant::NoHistory, Variant::Unguided];
+    let rl = all.map(Way::Rl);
     let rl = if HAS_RL { &rl[..] } else { &[] };
     let plain = [
         Way::Random,
@@ -57,7 +58,7 @@ fn with_space<T>(
 fn search(space: &dyn Space, way: Way, moves: Moves, seed: u64, budget: u64) -> Vec<Entry> {
     let mut nothing = |_: &State| {};
     let mut trial = Trial::new(space, budget, &mut nothing);
-    let settings = Settings { moves, seed, start: Vec::new(), parameters: Vec::new() };
+    let settings = Settings { moves, seed, ..Settings::default() };
     run_way(way, &mut trial, &settings).unwrap();
     trial.history().to_vec()
 }
@@ -252,7 +253,7 @@ fn a_search_goes_on_where_another_stopped() {
         trial.recall(&memory.entries);
         assert_eq!((trial.spent(), trial.best().unwrap().worth), (0, best));
         let start = memory.starts(space);
-        let settings = Settings { moves: Moves::Block, seed: 6, start, parameters: Vec::new() };
+        let settings = Settings { moves: Moves::Block, seed: 6, start, ..Settings::default() };
         run_way(Way::Genetic, &mut trial, &settings).unwrap();
         assert_eq!(trial.spent(), 16);
         let plans: BTreeSet<&Genome> = trial.history().iter().map(|e| &e.genome).collect();
@@ -286,7 +287,7 @@ fn fleets_are_guessed_before_they_are_simulated() {
     let limits = Limits { ttft: ms(400), tpot: ms(12) };
     let load = Load { ttft_limit: limits.ttft, tpot_limit: limits.tpot, ..Load::new(512, 64) };
     let request = Request { load, ..request };
-    let judge = FleetJudge::new(&programs, &request, &stream(40), limits);
+    let judge = FleetJudge::new(&programs, &request, &stream(400), limits);
     let space = FleetSpace::new(&judge);
     for start in space.starts().unwrap() {
         let (guess, worth) = (space.guess(&start).unwrap(), space.worth(&start));

@@ -5,6 +5,7 @@
 //! requests meet both limits. Instances are whole, pools are coarse, and waits are not additive, so this
 //! is no problem for dynamic programming.
 
+mod guess;
 mod space;
 
 pub use space::FleetSpace;
@@ -13,7 +14,7 @@ use super::service::{Largest, Service, link};
 use super::{Programs, Request};
 use crate::slots::Slots;
 use shardc_cost::machine::Cluster;
-use shardc_cost::serving::{Load, Scheduling};
+use shardc_cost::serving::Load;
 use shardc_cost::simulate::{
     Arrival, Engine, Fleet, KvSizes, Limits, Link, Policy, Pool, Report, Router, Tables, Workload,
     run,
@@ -91,6 +92,7 @@ pub struct FleetJudge<'a> {
     /// Requests as they arrive at one a second.
     requests: Vec<Arrival>,
     limits: Limits,
+    prompts: guess::Prompts,
     prepared: Slots<Degrees, Result<Prepared>>,
     instances: Slots<Degrees, Result<Known>>,
 }
@@ -113,6 +115,7 @@ impl<'a> FleetJudge<'a> {
             cluster: &request.cluster,
             requests: requests.iter().map(at).collect(),
             limits,
+            prompts: guess::Prompts::of(requests),
             prepared: Slots::default(),
             instances: Slots::default(),
         }
@@ -185,38 +188,6 @@ impl<'a> FleetJudge<'a> {
         let largest = Largest { batch: BATCH, context: longest + 1, tokens: longest };
         let steps = service.steps(&largest)?;
         Ok(Ok(Instance { service, steps }))
-    }
-
-    /// A guess at the requests a second that a fleet serves: what its pools come to in the steady state
-    /// of the stream's mean request, of which one pool holds up the other.
-    ///
-    /// # Errors
-    /// As [`serve`](Self::serve).
-    pub fn guess(&self, fleet: &FleetPlan) -> Result<f64> {
-        let whole = self.request.load;
-        let load = Load {
-            max_batch: fleet.max_batch,
-            ttft_limit: self.limits.ttft,
-            tpot_limit: self.limits.tpot,
-            prefill_tokens: fleet.chunk.unwrap_or(whole.prefill_tokens),
-            least_prefill_tokens: None,
-            scheduling: Scheduling { mixed: fleet.chunk.is_some(), ..whole.scheduling },
-            ..whole
-        };
-        let rate = |pool: &PoolPlan, load: Load| -> Result<f64> {
-            let devices = pool.instances.saturating_mul(pool.degrees.devices());
-            Ok(match self.steady(&pool.degrees, load)? {
-                Err(_) => 0.0,
-                Ok(plan) => {
-                    let tokens = plan.serving.tokens_per_s_per_device * devices as f64;
-                    tokens / load.output().max(1) as f64
-                }
-            })
-        };
-        let Some(decode) = &fleet.decode else { return rate(&fleet.first, load) };
-        let prompts = rate(&fleet.first, Load { osl: 1, tpot_limit: None, ..load })?;
-        let answers = Load { prefilled: true, ttft_limit: None, osl: load.osl.max(2), ..load };
-        Ok(prompts.min(rate(decode, answers)?))
     }
 
     /// What a fleet comes to, or why an instance is not possible.

@@ -25,9 +25,22 @@ pub struct Memory {
     pub parameters: Vec<Parameter>,
 }
 
+/// What a plan of another space tells of guesses.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lesson {
+    /// Marks of what it chooses for the genes of a space; none where it has nothing like one.
+    pub marks: Vec<Option<Mark>>,
+    /// What it is worth, as a part of the best.
+    pub worth: f64,
+    /// What was guessed, as a part of the best guess.
+    pub guess: f64,
+}
+
 const HEADER: &str = "shardc-history 1";
 /// Plans that start another search.
 const STARTS: usize = 8;
+/// Plans of which another search learns how far guesses err.
+const LESSONS: usize = 200;
 /// Most numbers of a line.
 const MOST: usize = 1 << 20;
 
@@ -50,7 +63,8 @@ impl Memory {
             let _ = writeln!(out, "gene {name} {mark} {}", join(choices));
         }
         for entry in &self.entries {
-            let _ = writeln!(out, "plan {:?} {}", entry.worth, join(&entry.genome));
+            let guess = entry.guess.map_or(String::new(), |guess| format!(" {guess:?}"));
+            let _ = writeln!(out, "plan {:?} {}{guess}", entry.worth, join(&entry.genome));
         }
         for (name, shape, numbers) in &self.parameters {
             let shape: Vec<String> = shape.iter().map(usize::to_string).collect();
@@ -92,12 +106,13 @@ impl Memory {
             "plan" => {
                 let worth: f64 = number(word()?)?;
                 let genome = list(word()?)?;
+                let guess: Option<f64> = words.next().map(number).transpose()?;
                 let fits = genome.len() == self.genes.len()
                     && genome.iter().zip(&self.genes).all(|(c, g)| usize::from(*c) < g.2.len());
-                if !fits || worth.is_nan() {
+                if !fits || worth.is_nan() || guess.is_some_and(f64::is_nan) {
                     return Err("the plan has no choice for every gene above it".to_string());
                 }
-                self.entries.push(Entry { genome, worth });
+                self.entries.push(Entry { genome, worth, guess });
             }
             "parameter" => {
                 let (name, shape) = (word()?.to_string(), word()?);
@@ -141,6 +156,22 @@ impl Memory {
         out
     }
 
+    /// What the plans tell of guesses, the last of them, by the genes of a space.
+    pub fn lessons(&self, space: &dyn Space) -> Vec<Lesson> {
+        let sources: Vec<Option<usize>> =
+            space.genes().iter().map(|gene| self.like(gene)).collect();
+        let guesses = self.entries.iter().filter_map(|e| Some((e, e.guess?)));
+        let best = guesses.clone().map(|(e, _)| e.worth).fold(f64::MIN_POSITIVE, f64::max);
+        let top = guesses.clone().map(|(_, guess)| guess).fold(f64::MIN_POSITIVE, f64::max);
+        let of = |(entry, guess): (&Entry, f64)| {
+            let mark = |s: &Option<usize>| s.map(|s| self.genes[s].2[usize::from(entry.genome[s])]);
+            let marks = sources.iter().map(mark).collect();
+            Lesson { marks, worth: entry.worth / best, guess: guess / top }
+        };
+        let skipped = guesses.clone().count().saturating_sub(LESSONS);
+        guesses.skip(skipped).map(of).collect()
+    }
+
     /// The gene here that is most like one of another space.
     fn like(&self, gene: &Gene) -> Option<usize> {
         let suffix = |name: &str| name.rsplit('.').next().unwrap_or("").to_string();
@@ -176,6 +207,10 @@ fn unreadable(line: usize, cause: &str) -> Box<Diagnostic> {
 mod tests {
     use super::*;
 
+    fn entry(genome: &[u8], worth: f64, guess: Option<f64>) -> Entry {
+        Entry { genome: genome.to_vec(), worth, guess }
+    }
+
     fn memory() -> Memory {
         let gene = |name: &str, choices: &[u8]| Gene {
             name: name.to_string(),
@@ -185,8 +220,7 @@ mod tests {
             block: 0,
         };
         let genes = [gene("a.0", &[0, 1, 3]), gene("a.1", &[0, 7])];
-        let entries =
-            [Entry { genome: vec![2, 1], worth: 12.25 }, Entry { genome: vec![0, 0], worth: -0.1 }];
+        let entries = [entry(&[2, 1], 12.25, Some(14.0)), entry(&[0, 0], -0.1, None)];
         let parameters = vec![("out".to_string(), vec![1, 2], vec![0.1, -3e-9])];
         Memory::new("a model", &genes, &entries, parameters)
     }
@@ -205,6 +239,7 @@ mod tests {
             ("plan 12.25 2,1", "plan 12.25 3,1"),
             ("plan 12.25 2,1", "plan 12.25 2"),
             ("plan 12.25 2,1", "plan x 2,1"),
+            ("plan 12.25 2,1 14.0", "plan 12.25 2,1 many"),
             ("1x2", "1x3"),
             ("gene a.0 4", "gene a.0 400"),
             ("parameter", "parametre"),

@@ -18,7 +18,7 @@ mod trial;
 
 pub use dice::Dice;
 pub use layouts::LayoutSpace;
-pub use memory::{Memory, Parameter};
+pub use memory::{Lesson, Memory, Parameter};
 pub use methods::{HAS_RL, Moves, Settings, Variant, Way, run as run_way};
 pub use space::{
     CHOICES, GENES, Gene, Genome, Mark, REFUSED, Space, choice, drawn, fitness, gene, mutate, step,
@@ -86,13 +86,10 @@ pub(super) fn run(
         Start::Nothing => None,
     };
     let known_best = known.as_ref().and_then(|k| k.as_ref().ok()).map(|f| f.best.clone());
-    let mut start = known_best.as_ref().map_or(Vec::new(), |b| space.of_degrees(&b.degrees));
-    let mut parameters = Vec::new();
-    if let Some(memory) = recall.memory {
-        start.extend(memory.starts(&space));
-        parameters.clone_from(&memory.parameters);
-    }
-    let settings = Settings { moves: effort.moves, seed: effort.seed, start, parameters };
+    let start = known_best.as_ref().map_or(Vec::new(), |b| space.of_degrees(&b.degrees));
+    let settings =
+        Settings { moves: effort.moves, seed: effort.seed, start, ..Settings::default() };
+    let settings = settings.recalling(recall.memory, &space);
     let floor = known_best.as_ref().map_or(f64::NEG_INFINITY, |b| space.value(b));
     let mut told = |state: &State| progress(&State { best: state.best.max(floor), ..*state });
     let mut trial = Trial::new(&space, effort.evaluations, &mut told);

@@ -12,6 +12,8 @@ pub struct Entry {
     pub genome: Genome,
     /// What it is worth.
     pub worth: f64,
+    /// What its space guesses, where it does.
+    pub guess: Option<f64>,
 }
 
 /// Proposals in a row that bring nothing new after which a search gives up: then it has seen all
@@ -74,18 +76,18 @@ impl<'a> Trial<'a> {
         for entry in entries {
             if !self.known.contains_key(&entry.genome) {
                 self.recalled += 1;
-                self.note(entry.genome.clone(), entry.worth);
+                self.note(entry.clone());
             }
         }
     }
 
-    fn note(&mut self, genome: Genome, worth: f64) {
+    fn note(&mut self, entry: Entry) {
         let at = self.history.len();
-        if self.best.is_none_or(|b| worth > self.history[b].worth) {
+        if self.best.is_none_or(|b| entry.worth > self.history[b].worth) {
             self.best = Some(at);
         }
-        self.known.insert(genome.clone(), at);
-        self.history.push(Entry { genome, worth });
+        self.known.insert(entry.genome.clone(), at);
+        self.history.push(entry);
     }
 
     /// Evaluations allowed.
@@ -123,11 +125,12 @@ impl<'a> Trial<'a> {
         }
         new.truncate((self.budget - self.spent()) as usize);
         self.stale = if new.is_empty() { self.stale + wanted.len().max(1) as u64 } else { 0 };
-        let worths: Vec<f64> = new.par_iter().map(|g| (self.judge)(self.space, g)).collect();
-        let new: Vec<Genome> = new.into_iter().cloned().collect();
-        for (genome, worth) in new.into_iter().zip(worths) {
-            self.note(genome, worth);
-        }
+        let entry = |genome: &&Genome| {
+            let worth = (self.judge)(self.space, genome);
+            Entry { genome: (*genome).clone(), worth, guess: self.space.guess(genome) }
+        };
+        let entries: Vec<Entry> = new.par_iter().map(entry).collect();
+        entries.into_iter().for_each(|entry| self.note(entry));
         let best = self.best().map_or(0.0, |b| b.worth);
         let state = State { done: self.spent(), budget: self.budget, best, bound: None };
         (self.progress)(&state);

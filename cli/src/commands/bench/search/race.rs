@@ -110,13 +110,12 @@ pub fn run(
         }
     };
     let mut trial = Trial::new(space, budget, &mut note);
-    let mut start = match contestant.start {
+    let start = match contestant.start {
         Start::Degrees => starts.to_vec(),
         Start::Nothing => Vec::new(),
     };
-    start.extend(warm.map_or(Vec::new(), |m| m.starts(space)));
-    let parameters = warm.map_or(Vec::new(), |m| m.parameters.clone());
-    let settings = Settings { moves: contestant.moves, seed, start, parameters };
+    let settings = Settings { moves: contestant.moves, seed, start, ..Settings::default() };
+    let settings = settings.recalling(warm, space);
     let parameters = run_way(contestant.way, &mut trial, &settings)?;
     let memory = Memory::new("", space.genes(), trial.history(), parameters);
     let evaluations = trial.spent();

@@ -34,8 +34,8 @@ pub(super) fn run_guided(trial: &mut Trial<'_>, settings: &Settings, dice: &mut 
     let mut quiet = |_: &State| {};
     let mut guesses = Trial::guessing(trial.space, GUESSES, &mut quiet);
     evolve(&mut guesses, settings, &first, None, dice);
-    let mut guide = Guide::of(guesses.history());
-    let first = guide.first(settings);
+    let mut guide = Guide::of(trial.space, guesses.history(), &settings.lessons);
+    let first = guide.first(trial, settings);
     evolve(trial, settings, &first, Some(&mut guide), dice);
 }
 
@@ -54,8 +54,7 @@ fn evolve(
         let mut children: Vec<Genome> =
             (0..count).map(|_| child(trial, settings, &population, dice)).collect();
         if let Some(guide) = &mut guide {
-            let chosen = guide.choose(trial, &children, LOT);
-            children = chosen.into_iter().map(|at| children[at].clone()).collect();
+            children = guide.choose(trial, &children, LOT);
         }
         for entry in trial.ask(&children) {
             if !population.iter().any(|p| p.genome == entry.genome) {

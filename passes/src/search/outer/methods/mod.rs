@@ -9,8 +9,8 @@ mod steepest;
 mod swarm;
 
 use super::dice::Dice;
-use super::memory::Parameter;
-use super::space::{Genome, drawn, step};
+use super::memory::{Lesson, Memory, Parameter};
+use super::space::{Genome, Space, drawn, step};
 use super::trial::Trial;
 use crate::codes;
 use shardc_ir::diag::{Diagnostic, Result};
@@ -61,7 +61,7 @@ pub enum Moves {
 }
 
 /// How to search.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// The steps.
     pub moves: Moves,
@@ -71,9 +71,22 @@ pub struct Settings {
     pub start: Vec<Genome>,
     /// Parameters that a policy begins with; drawn where empty.
     pub parameters: Vec<Parameter>,
+    /// What earlier searches learned of guesses.
+    pub lessons: Vec<Lesson>,
 }
 
 impl Settings {
+    /// The same with what an earlier search left.
+    #[must_use]
+    pub fn recalling(mut self, memory: Option<&Memory>, space: &dyn Space) -> Self {
+        if let Some(memory) = memory {
+            self.start.extend(memory.starts(space));
+            self.parameters.clone_from(&memory.parameters);
+            self.lessons = memory.lessons(space);
+        }
+        self
+    }
+
     pub(super) fn blocks(&self) -> bool {
         self.moves == Moves::Block
     }

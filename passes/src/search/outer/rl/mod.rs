@@ -54,8 +54,9 @@ pub(super) fn run(
     let mut quiet = |_: &State| {};
     let mut guesses = Trial::guessing(trial.space, guide::GUESSES, &mut quiet);
     policy.search(&mut guesses, &first, None, dice)?;
-    let mut guide = Guide::of(guesses.history());
-    policy.search(trial, &guide.first(settings), Some(&mut guide), dice)?;
+    let mut guide = Guide::of(trial.space, guesses.history(), &settings.lessons);
+    let first = guide.first(trial, settings);
+    policy.search(trial, &first, Some(&mut guide), dice)?;
     policy.network.parameters()
 }
 
@@ -95,13 +96,15 @@ impl Policy {
                 let base = place.map(|p| &pool[p].genome);
                 propose(trial, &self.view, &sight, base, dice, &mut draws);
             }
+            let mut asked = draws.chosen.clone();
             if let Some(guide) = &mut guide {
-                let chosen = guide.choose(trial, &draws.chosen, guide::LOT);
-                draws = draws.only(&chosen);
-                parents = chosen.iter().map(|&at| parents[at]).collect();
+                let numbers;
+                (asked, numbers) = guided(guide, trial, &draws);
+                draws = draws.only(&numbers);
+                parents = numbers.iter().map(|&at| parents[at]).collect();
             }
-            let found = trial.ask(&draws.chosen);
-            if found.len() == draws.chosen.len() && !found.is_empty() {
+            let found = trial.ask(&asked);
+            if found.len() == asked.len() && !parents.is_empty() {
                 self.learn(&sight, draws, &found, &parents)?;
             }
             for entry in found {
@@ -141,6 +144,21 @@ impl Policy {
         }
         Ok(())
     }
+}
+
+/// The plans that promise most, and which draws the first of them are.
+fn guided(guide: &mut Guide, trial: &Trial<'_>, draws: &Draws) -> (Vec<Genome>, Vec<usize>) {
+    let plans = guide.choose(trial, &draws.chosen, guide::LOT);
+    let repaired = draws.chosen.iter().map(|genome| {
+        let mut genome = genome.clone();
+        trial.space.repair(&mut genome);
+        genome
+    });
+    let repaired: Vec<Genome> = repaired.collect();
+    let of = |plan: Genome| (repaired.iter().position(|draw| *draw == plan), plan);
+    let (own, others): (Vec<_>, Vec<_>) = plans.into_iter().map(of).partition(|p| p.0.is_some());
+    let numbers = own.iter().filter_map(|(at, _)| *at).collect();
+    (own.into_iter().chain(others).map(|(_, plan)| plan).collect(), numbers)
 }
 
 /// Best first; of equals the older.
@@ -201,17 +219,17 @@ fn propose(
     draws.picked.push(tuple);
 }
 
-/// How much better each proposal came out than its lot: its rank from -1 to 1, and 1 more where it is
-/// better than its parent.
+/// How much better the first proposals, of which the parents are given, came out than their lot: their
+/// rank from -1 to 1, and 1 more where they are better than their parent.
 fn advantages(found: &[Entry], parents: &[f64]) -> Vec<f64> {
     let score: Vec<f64> = found.iter().map(|e| fitness(e.worth)).collect();
     let half = (score.len().max(2) - 1) as f64 / 2.0;
-    let of = |(i, own): (usize, &f64)| {
+    let of = |(own, parent): (&f64, &f64)| {
         let below = score.iter().filter(|s| *s < own).count() as f64;
         let equal = score.iter().filter(|s| *s == own).count() as f64 - 1.0;
         let rank = (below + equal / 2.0) / half - 1.0;
-        let better = parents[i].is_finite() && *own > parents[i];
+        let better = parent.is_finite() && own > parent;
         rank + f64::from(u8::from(better))
     };
-    score.iter().enumerate().map(of).collect()
+    score.iter().zip(parents).map(of).collect()
 }
