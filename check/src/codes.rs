@@ -33,4 +33,10 @@ shardc_ir::codes! {
     MISMATCH = "K142", User, "ranks that meet bring different operators or element counts";
     /// Phases store differently.
     PHASES = "K151", User, "the launch plans of two phases keep weights or caches in different places";
+    /// A parameter's map does not fit it.
+    WEIGHT = "K161", User, "a parameter has no map of weights, or one that does not fit it";
+    /// Outputs of a tensor fill no parameter, or two.
+    TENSOR = "K162", User, "the outputs of a tensor do not fill parameters once each";
+    /// Layers are in another order.
+    LAYERS = "K163", User, "the maps of weights have layers missing, doubled or in another order";
 }

@@ -25,3 +25,4 @@ pub mod rule;
 pub mod text;
 pub mod types;
 pub mod verify;
+pub mod weights;

@@ -20,7 +20,7 @@ codes! {
     /// Ranks wait for one another.
     STUCK = "W102", User, "ranks wait for what no rank sends";
     /// Ranks meet at different steps.
-    OUT_OF_STEP = "W103", User, "ranks that communicate are at different steps of a plan";
+    OUT_OF_STEP = "W103", User, "ranks that communicate are at different steps, or have different plans";
     /// A launch plan does not fit its program.
     UNFIT = "W104", User, "a launch plan names what its program lacks";
     /// A value has no room in its buffer, or a buffer lies outside its arena.

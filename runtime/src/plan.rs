@@ -3,14 +3,14 @@
 use crate::codes;
 use crate::exec::table::{Extents, global_dims};
 use crate::weights::Source;
-use serde::de::DeserializeOwned;
+use shardc_check::launch::{agree, check};
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::dim::Bindings;
 use shardc_ir::graph::Module;
-use shardc_ir::launch::LaunchPlan;
+use shardc_ir::launch::{LaunchPlan, fingerprint};
 use shardc_ir::text::parse;
 use shardc_ir::types::Kind;
-use shardc_ir::verify::verify;
+use shardc_ir::weights;
 use std::fs;
 use std::path::{Component, Path};
 
@@ -39,33 +39,46 @@ fn damaged(message: impl Into<String>) -> Box<Diagnostic> {
     Box::new(Diagnostic::error(codes::PLAN, message.into()).help(help))
 }
 
+/// The first thing that the checker found, with how much more there is.
+fn first(found: Vec<Diagnostic>) -> Box<Diagnostic> {
+    let more = found.len().saturating_sub(1);
+    let Some(first) = found.into_iter().next() else { return damaged("a check found nothing") };
+    match more {
+        0 => Box::new(first),
+        _ => Box::new(first.note(format!("{more} more: see `shardc check`"))),
+    }
+}
+
 fn text(directory: &Path, name: &str) -> Result<String> {
     let path = directory.join(name);
     fs::read_to_string(&path)
         .map_err(|error| damaged(format!("{} cannot be read: {error}", path.display())))
 }
 
-fn json<T: DeserializeOwned>(directory: &Path, name: &str) -> Result<T> {
-    serde_json::from_str(&text(directory, name)?)
-        .map_err(|error| damaged(format!("{name} is damaged: {error}")))
-}
-
 impl Plan {
-    /// Reads a plan's directory.
+    /// Reads a plan's directory, and checks that its launch plans may be run: that no rank would wait
+    /// for ever, and every step finds what it reads.
     ///
     /// # Errors
-    /// `W110` where files are missing or damaged, `K001` to `K003` where a launch plan is none or not
-    /// of its program.
+    /// `W110` where files are missing or damaged, `K001` to `K004` where a launch plan is none or not
+    /// of its program, or the maps of weights were edited; `K1xx` for what the checker refuses.
     pub fn read(directory: &Path) -> Result<Self> {
         let plan = Plan {
             prefill: Phase::read(directory, "prefill")?,
             decode: Phase::read(directory, "decode")?,
-            sources: json(directory, "weights.json")?,
+            sources: weights::read(&text(directory, weights::FILE)?)?,
         };
-        match plan.prefill.launch.ranks() == plan.decode.launch.ranks() && plan.ranks() > 0 {
-            true => Ok(plan),
-            false => Err(damaged("the phases of the plan have different ranks")),
+        if plan.prefill.launch.ranks() != plan.decode.launch.ranks() || plan.ranks() == 0 {
+            return Err(damaged("the phases of the plan have different ranks"));
         }
+        agree(&[&plan.prefill.launch, &plan.decode.launch]).map_err(first)?;
+        Ok(plan)
+    }
+
+    /// SHA-256 of what the plan says, programs included.
+    pub fn fingerprint(&self) -> String {
+        let launch = [&self.prefill, &self.decode].map(|phase| phase.launch.to_text());
+        fingerprint(&(launch.concat() + &weights::to_text(&self.sources)))
     }
 
     /// Number of ranks.
@@ -103,12 +116,11 @@ impl Phase {
         let program = text(directory, &file)?;
         launch.belongs_to(&program)?;
         let parsed = parse(&program);
-        let found = parsed.diagnostics.into_iter().next();
-        let found = found.or_else(|| verify(&parsed.module).err()?.into_iter().next());
-        match found {
-            None => Ok(Phase { launch, module: parsed.module }),
-            Some(first) => Err(damaged(format!("{file} is not valid: {}", first.message))),
+        if let Some(found) = parsed.diagnostics.into_iter().next() {
+            return Err(damaged(format!("{file} is not valid: {}", found.message)));
         }
+        check(&launch, &parsed.module).map_err(first)?;
+        Ok(Phase { launch, module: parsed.module })
     }
 
     /// The bounds of a symbol, if the program has it: the largest value of a step, and the value at

@@ -5,7 +5,7 @@
 //! after piece.
 
 use crate::codes;
-use crate::comm::{Communicator, Message};
+use crate::comm::{Communicator, Meeting, Message};
 use crate::exec::collective::{Group, placed};
 use crate::exec::held::Held;
 use crate::exec::memory::Usage;
@@ -97,6 +97,28 @@ pub fn run(
         session.group(first..(first + together).min(job.prompts.len()))?;
     }
     session.finish()
+}
+
+/// Checks that all ranks have read one plan.
+///
+/// # Errors
+/// `W103` on rank 0 where another rank has read another one.
+pub fn same_plan(plan: &Plan, comm: &mut dyn Communicator) -> Result<()> {
+    let at = Meeting { number: SESSION, place: "the start" };
+    let own = plan.fingerprint().into_bytes();
+    if comm.rank() != 0 {
+        return comm.exchange(at, vec![Message { to: 0, bytes: own }], &[]).map(drop);
+    }
+    let others: Vec<usize> = (1..comm.ranks()).collect();
+    let found = comm.exchange(at, Vec::new(), &others)?;
+    match others.iter().zip(found).find(|(_, digest)| *digest != own) {
+        None => Ok(()),
+        Some((other, _)) => {
+            let message = format!("rank {other} has read another plan than rank 0");
+            let help = "give all ranks copies of one directory";
+            Err(Box::new(Diagnostic::error(codes::OUT_OF_STEP, message).help(help)))
+        }
+    }
 }
 
 /// What came out of the ranks of one process: what rank 0 has, or the first failure that is no
@@ -337,8 +359,7 @@ impl Session<'_> {
         (routine, value, first): (usize, usize, usize),
         own: Option<&Held>,
     ) -> Result<Option<Held>> {
-        self.messages += 1;
-        let step = SESSION | self.messages;
+        let number = self.next_message();
         let info = &table.routines[routine].values[value];
         let nothing = Place { ranges: vec![0..0; info.place.rank()], ..info.place.clone() };
         let (mut ranks, mut from) = (Vec::new(), Vec::new());
@@ -360,23 +381,30 @@ impl Session<'_> {
         let to = ranks.iter().map(whole).collect();
         let none = Held { parts: Vec::new(), rows: None };
         let group = Group { ranks, from, to };
-        let all = group.exchange(self.rank.comm, step, own.unwrap_or(&none));
+        let place = format!("the gathering of %{}", info.name);
+        let at = Meeting { number, place: &place };
+        let all = group.exchange(self.rank.comm, at, own.unwrap_or(&none));
         let all = placed(all, |cause| unfit(format!("%{}: {cause}", info.name)))?;
         Ok((self.number == 0).then_some(all))
     }
 
+    /// The number of the next message of the session.
+    fn next_message(&mut self) -> u64 {
+        self.messages += 1;
+        SESSION | self.messages
+    }
+
     /// Tells all ranks the tokens that rank 0 chose.
     fn tell(&mut self, own: Vec<i64>, count: usize) -> Result<Vec<i64>> {
-        self.messages += 1;
-        let step = SESSION | self.messages;
+        let at = Meeting { number: self.next_message(), place: "the next tokens" };
         if self.number == 0 {
             let bytes: Vec<u8> = own.iter().flat_map(|t| t.to_le_bytes()).collect();
             let ranks = 1..self.rank.comm.ranks();
             let messages = ranks.map(|to| Message { to, bytes: bytes.clone() }).collect();
-            self.rank.comm.exchange(step, messages, &[])?;
+            self.rank.comm.exchange(at, messages, &[])?;
             return Ok(own);
         }
-        let messages = self.rank.comm.exchange(step, Vec::new(), &[0])?;
+        let messages = self.rank.comm.exchange(at, Vec::new(), &[0])?;
         let bytes = messages.first().map(Vec::as_slice).unwrap_or_default();
         let tokens: Vec<i64> =
             bytes.as_chunks::<8>().0.iter().map(|b| i64::from_le_bytes(*b)).collect();
@@ -388,17 +416,16 @@ impl Session<'_> {
 
     /// What came out, on rank 0, with what every rank holds.
     fn finish(mut self) -> Result<Option<Generated>> {
-        self.messages += 1;
-        let step = SESSION | self.messages;
+        let at = Meeting { number: self.next_message(), place: "the end" };
         let usage = self.rank.memory.usage();
         if self.number != 0 {
             let numbers = [usage.weights, usage.caches, usage.scratch];
             let bytes = numbers.iter().flat_map(|&n| (n as u64).to_le_bytes()).collect();
-            self.rank.comm.exchange(step, vec![Message { to: 0, bytes }], &[])?;
+            self.rank.comm.exchange(at, vec![Message { to: 0, bytes }], &[])?;
             return Ok(None);
         }
         let others: Vec<usize> = (1..self.rank.comm.ranks()).collect();
-        let messages = self.rank.comm.exchange(step, Vec::new(), &others)?;
+        let messages = self.rank.comm.exchange(at, Vec::new(), &others)?;
         let of = |message: Vec<u8>| {
             let mut numbers =
                 message.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b) as usize);

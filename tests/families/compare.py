@@ -83,7 +83,11 @@ add("arcee", "arcee", WIDE)
 add("helium", "helium", WIDE, head_dim=8)
 add("smollm3", "smollm3", WIDE, num_hidden_layers=5)
 add("cwm", "cwm", WIDE, num_hidden_layers=5, sliding_window=8)
+add("internlm3", "internlm3", WIDE)
 add("apertus", "apertus", WIDE)
+add(
+    "minicpm3", "minicpm3", LATENT, scale_emb=12, scale_depth=1.4, dim_model_base=32,
+)
 add("mistral", "mistral", WIDE, sliding_window=8)
 add("mistral-nowin", "mistral", WIDE, sliding_window=None)
 add("ministral", "ministral", WIDE, sliding_window=8)
@@ -148,6 +152,7 @@ add(
     **EXPERTS,
 )
 add("mistral4", "mistral4", LATENT, **EXPERTS)
+add("sarvam_mla", "sarvam_mla", LATENT, **EXPERTS)
 add("axk1", "axk1", LATENT, **EXPERTS)
 add("youtu", "youtu", LATENT)
 add(
@@ -212,6 +217,7 @@ add("glm4", "glm4", WIDE, attention_bias=True)
 add("glm4_moe", "glm4_moe", WIDE, **EXPERTS, use_qk_norm=True, attention_bias=True)
 add("glm4_moe-noqk", "glm4_moe", WIDE, **EXPERTS, use_qk_norm=False)
 add("dots1", "dots1", WIDE, **EXPERTS)
+add("sarvam_moe", "sarvam_moe", WIDE, **EXPERTS)
 add("solar_open", "solar_open", WIDE, **EXPERTS)
 add(
     "granite", "granite", PLAIN, embedding_multiplier=12., attention_multiplier=0.2,
@@ -256,6 +262,7 @@ add(
     "cohere2", "cohere2", PLAIN, tie_word_embeddings=True, logit_scale=0.5, sliding_window=8,
     num_hidden_layers=5,
 )
+add("exaone", "exaone", PLAIN)
 add("exaone4", "exaone4", PLAIN, sliding_window=8, sliding_window_pattern=4, num_hidden_layers=5)
 add(
     "exaone4-nowin", "exaone4", PLAIN, sliding_window=None, sliding_window_pattern=0,
@@ -409,39 +416,58 @@ def configure(model_type, keys):
     return kind(**{key: value for key, value in keys.items() if key in known})
 
 
+def class_of(config):
+    """The class with a head for a configuration, also where only a model with images is known by it."""
+    from importlib import import_module
+
+    from transformers import AutoModelForCausalLM
+
+    if type(config) in AutoModelForCausalLM._model_mapping:
+        return AutoModelForCausalLM
+    module = import_module(type(config).__module__.replace(".configuration_", ".modeling_"))
+    return getattr(module, type(config).__name__.replace("Config", "ForCausalLM"))
+
+
 def make(directory, name):
     """Writes one model with its logits, from the weights as they are stored."""
     import torch
-    from safetensors.torch import save_file
-    from transformers import AutoModelForCausalLM
 
     # Falcon's own ALiBi is added twice by its plain attention.
     attention = "sdpa" if name == "falcon-rw" else "eager"
     config = configure(*MODELS[name])
-    model = AutoModelForCausalLM.from_config(config, attn_implementation=attention)
+    kind = class_of(config)
+    build = kind.from_config if hasattr(kind, "from_config") else kind._from_config
+    model = build(config, attn_implementation=attention)
     model = model.float().eval()
     seed = sum(map(ord, name))
     fill(model, seed)
     folder = os.path.join(directory, name)
     model.save_pretrained(folder, safe_serialization=True)
-    read = AutoModelForCausalLM.from_pretrained
-    model = read(folder, attn_implementation=attention, dtype=torch.float32).eval()
+    model = kind.from_pretrained(folder, attn_implementation=attention, dtype=torch.float32).eval()
+    answer(model, folder, seed, cached=not name.startswith("granitemoehybrid"))
+
+
+def answer(model, folder, seed, cached=True):
+    """Writes prompts, decode steps and their logits beside a model."""
+    import torch
+    from safetensors.torch import save_file
+
     draw = torch.Generator().manual_seed(seed)
-    ids = torch.randint(3, config.vocab_size, (REQUESTS, PROMPT), generator=draw)
+    ids = torch.randint(3, model.config.vocab_size, (REQUESTS, PROMPT), generator=draw)
     with torch.no_grad():
-        answer = model(input_ids=ids, use_cache=True)
-        prefill, past = answer.logits.float(), answer.past_key_values
+        out = model(input_ids=ids, use_cache=True)
+        prefill, past = out.logits.float(), out.past_key_values
         fed, decode = [], []
         token = prefill[:, -1].argmax(-1)
         for _ in range(STEPS):
             fed.append(token)
-            answer = model(input_ids=token[:, None], past_key_values=past, use_cache=True)
-            past = answer.past_key_values
-            decode.append(answer.logits[:, 0].float())
-            token = answer.logits[:, 0].argmax(-1)
+            out = model(input_ids=token[:, None], past_key_values=past, use_cache=True)
+            past = out.past_key_values
+            decode.append(out.logits[:, 0].float())
+            token = out.logits[:, 0].argmax(-1)
         fed, decode = torch.stack(fed, 1), torch.stack(decode, 1)
         # Granite's hybrid class keeps no cache of its own accord.
-        if name.startswith("granitemoehybrid"):
+        if not cached:
             whole = model(input_ids=torch.cat([ids, fed], 1), use_cache=False).logits.float()
             prefill, decode = whole[:, :PROMPT], whole[:, PROMPT:]
     tensors = {

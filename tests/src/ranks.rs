@@ -7,6 +7,7 @@ use shardc_frontend::graph::{GraphOptions, build};
 use shardc_interp::Tensor;
 use shardc_ir::graph::Module;
 use shardc_ir::text::print;
+use shardc_ir::weights;
 use shardc_passes::absorb_latent_attention::absorb_latent_attention;
 use shardc_passes::launch::{PhaseProgram, lower as launch};
 use shardc_passes::pipeline::{Lowering, balanced_stages, lower};
@@ -82,8 +83,7 @@ impl Ranks {
         exchange: ExpertExchange,
         context: u64,
     ) -> std::result::Result<Plan, String> {
-        let ids = self.golden.expects("input_ids").map_err(|e| e.to_string())?;
-        let requests = ids.shape()[0] as u64;
+        let requests = self.requests()?;
         let groups = Groups::new(degrees, &self.facts, 8);
         let stages = balanced_stages(self.facts.layers, degrees.pp);
         let local = |logical: &Module, phase, tokens: u64| {
@@ -94,10 +94,28 @@ impl Ranks {
             let lowered = lower(logical, &lowering, &mut |_, _| {});
             lowered.map(|l| l.0).map_err(|d| d.to_string())
         };
-        let modules = [
-            ("prefill", local(&self.prefill, megatron::Phase::Prefill, STEP)?, STEP),
-            ("decode", local(&self.decode, megatron::Phase::Decode, 1)?, 1),
-        ];
+        let prefill = local(&self.prefill, megatron::Phase::Prefill, STEP)?;
+        self.launched([prefill, local(&self.decode, megatron::Phase::Decode, 1)?], context)
+    }
+
+    /// The number of golden requests.
+    fn requests(&self) -> std::result::Result<u64, String> {
+        let ids = self.golden.expects("input_ids").map_err(|e| e.to_string())?;
+        Ok(ids.shape()[0] as u64)
+    }
+
+    /// The launch plans of the local programs of prompts and of decode steps, with room for the golden
+    /// requests at a context.
+    ///
+    /// # Errors
+    /// What the lowering refuses.
+    pub fn launched(
+        &self,
+        [prefill, decode]: [Module; 2],
+        context: u64,
+    ) -> std::result::Result<Plan, String> {
+        let requests = self.requests()?;
+        let modules = [("prefill", prefill, STEP), ("decode", decode, 1)];
         let files = modules.each_ref().map(|(name, ..)| format!("ir/{name}.sir"));
         let phases: Vec<PhaseProgram<'_>> = modules
             .iter()
@@ -147,6 +165,6 @@ pub fn write(plan: &Plan, directory: &Path) -> Result<()> {
         fs::write(launch, phase.launch.to_text())?;
         fs::write(directory.join(&phase.launch.source.file), print(&phase.module))?;
     }
-    fs::write(directory.join("weights.json"), serde_json::to_string(&plan.sources)?)?;
+    fs::write(directory.join(weights::FILE), weights::to_text(&plan.sources))?;
     Ok(())
 }

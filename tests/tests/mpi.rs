@@ -6,8 +6,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops where the project is wrong")]
 
+use shardc_ir::launch::LaunchPlan;
 use shardc_passes::strategy::Degrees;
 use shardc_passes::strategy::megatron::ExpertExchange;
+use shardc_tests::damage::DAMAGES;
+use shardc_tests::random::Random;
 use shardc_tests::ranks::{Ranks, write};
 use std::fs;
 use std::io::Read;
@@ -34,6 +37,9 @@ fn main() -> ExitCode {
     same_bytes("mixtral-tiny", "6", "tp=2,dp=3,ep=6");
     same_bytes("deepseek_v3-tiny", "8", "tp=2,cp=2,dp=2,ep=4");
     weights_that_are_no_numbers_end_all_ranks();
+    what_is_damaged_is_refused();
+    logits_for_a_full_disk_leave_nothing();
+    ranks_of_other_plans_do_not_mix();
     a_killed_rank_ends_all_ranks();
     println!("ok");
     ExitCode::SUCCESS
@@ -63,10 +69,15 @@ fn plan(test: &str, model: &str, degrees: &str, context: u64) -> PathBuf {
 
 /// Ranks that `mpirun` starts.
 fn start(ranks: &str, arguments: &[&str]) -> Child {
-    let program = std::env::current_exe().unwrap();
+    let program = std::env::current_exe().unwrap().display().to_string();
+    launch(&[&["-n", ranks, &program], arguments].concat())
+}
+
+/// Processes that `mpirun` starts.
+fn launch(arguments: &[&str]) -> Child {
     let mut command = Command::new("mpirun");
-    command.args(["--allow-run-as-root", "--oversubscribe", "-x", RANK, "-n", ranks]);
-    command.arg(program).args(arguments).env(RANK, "1");
+    command.args(["--allow-run-as-root", "--oversubscribe", "-x", RANK]);
+    command.args(arguments).env(RANK, "1");
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
@@ -138,6 +149,76 @@ fn weights_that_are_no_numbers_end_all_ranks() {
     assert!(found.len() == 4, "{found:?}");
     assert!(found.iter().any(|e| e.contains("[W006]")), "{found:?}");
     assert!(!logits.exists());
+}
+
+/// Runs four ranks of a plan's directory on two tokens; every rank must report an error, in time.
+fn refused(folder: &Path, weights: &Path, out: &Path) -> Vec<String> {
+    let started = Instant::now();
+    let [dir, weights, logits] = [folder, weights, out].map(|path| path.display().to_string());
+    let job = ["--weights", &weights, "--tokens", "1,2", "--decode", "2", "--logits", &logits];
+    let output = end(start("4", &[&[dir.as_str()], &job[..]].concat()));
+    assert!(!output.status.success() && started.elapsed().as_secs() < SECONDS);
+    errors(&output)
+}
+
+/// Plans that are cut short or edited, also into one whose ranks would not meet, and a checkpoint that
+/// is cut short.
+fn what_is_damaged_is_refused() {
+    let folder = plan("damaged", "llama-tiny", "tp=2,dp=2", 0);
+    let launch = folder.join("launch/decode.json");
+    let good = fs::read_to_string(&launch).unwrap();
+    let whole = fs::read(golden("llama-tiny").join("model.safetensors")).unwrap();
+    let short = folder.join("model.safetensors");
+    fs::write(&short, &whole[..whole.len() / 2]).unwrap();
+    let weights = golden("llama-tiny");
+    let out = folder.join("logits.safetensors");
+    let cases = [
+        (good[..good.len() / 2].to_string(), &weights, "[K001]"),
+        (other_order(&good), &weights, "[K1"),
+        (good.clone(), &short, "[W002]"),
+    ];
+    for (text, weights, code) in cases {
+        fs::write(&launch, text).unwrap();
+        let found = refused(&folder, weights, &out);
+        assert!(found.len() == 4 && found.iter().all(|e| e.contains(code)), "{code}: {found:?}");
+        assert!(!out.exists());
+    }
+}
+
+/// A launch plan in which one rank issues two collectives the other way round, so that the members of
+/// a group are at different steps.
+fn other_order(text: &str) -> String {
+    let plan = LaunchPlan::read(text).unwrap();
+    let (_, reorder) = DAMAGES.iter().find(|(name, _)| name.contains("reordered")).unwrap();
+    let edited = |seed: u64| {
+        let mut other = plan.clone();
+        reorder(&mut other, &mut Random::new(seed)).map(|_| other.to_text())
+    };
+    (0..1000).find_map(edited).unwrap()
+}
+
+/// Where logits cannot be written, what is there stays and nothing is left half written.
+fn logits_for_a_full_disk_leave_nothing() {
+    let folder = plan("full", "llama-tiny", "tp=2,dp=2", 0);
+    let found = refused(&folder, &golden("llama-tiny"), Path::new("/dev/full"));
+    assert!(found.iter().any(|e| e.contains("[W113]")), "{found:?}");
+}
+
+/// Ranks that read different plans are told so before they run.
+fn ranks_of_other_plans_do_not_mix() {
+    let [one, other] =
+        [("one", 0), ("other", 64)].map(|(name, room)| plan(name, "llama-tiny", "tp=2", room));
+    let weights = golden("llama-tiny").display().to_string();
+    let [one, other] = [one, other].map(|path| path.display().to_string());
+    let program = std::env::current_exe().unwrap().display().to_string();
+    let job = ["--weights", &weights, "--tokens", "1,2", "--decode", "2"];
+    let rank = |dir: &str| [&["-n", "1", program.as_str(), dir], &job[..]].concat().join(" ");
+    let both = format!("{} : {}", rank(&one), rank(&other));
+    let started = Instant::now();
+    let output = end(launch(&both.split(' ').collect::<Vec<_>>()));
+    let found = errors(&output);
+    assert!(!output.status.success() && started.elapsed().as_secs() < SECONDS);
+    assert!(found.iter().any(|e| e.contains("[W103]")), "{found:?}");
 }
 
 fn a_killed_rank_ends_all_ranks() {

@@ -14,7 +14,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("cost", Some(&["shardc-ir"])),
     ("passes", Some(&["shardc-ir", "shardc-cost"])),
     ("interp", Some(&["shardc-ir"])),
-    ("runtime", Some(&["shardc-ir"])),
+    ("runtime", Some(&["shardc-ir", "shardc-check"])),
     ("verify", Some(&["shardc-ir", "shardc-interp", "shardc-passes"])),
     ("check", Some(&["shardc-ir"])),
     ("cli", None),

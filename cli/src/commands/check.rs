@@ -14,6 +14,7 @@ use shardc_check::codes::MEMORY;
 use shardc_check::launch::{Report, agree, check};
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::launch::{LaunchPlan, Promised};
+use shardc_ir::weights;
 use std::path::{Path, PathBuf};
 
 /// Checks a plan: that its local programs compute what its model computes, and that its launch plans
@@ -24,7 +25,8 @@ use std::path::{Path, PathBuf};
 ///
 /// Every rank of every stage is followed through one step of each phase. A plan that passes reads
 /// nothing that was not written, orders what its streams share, fits the memory that it promises,
-/// and has no ranks that wait for each other for ever.
+/// and has no ranks that wait for each other for ever. The maps of weights fill every parameter of
+/// the model, from every output of a tensor once.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CheckArgs {
     /// A directory that `shardc compile -o` wrote
@@ -57,7 +59,7 @@ struct Memory {
 /// Runs the command.
 ///
 /// Errors: files that cannot be read or do not belong together (`K0xx`, `R0xx`, `U132`), everything
-/// that is wrong with the plans (`K1xx`), and what the certificate does not show (`R1xx`).
+/// that is wrong with the plans and the maps of weights (`K1xx`), and what the certificate does not show (`R1xx`).
 pub fn run(args: &CheckArgs) -> Outcome {
     if !args.path.join("plan.json").is_file() {
         let message = format!("{} is no directory of a plan", args.path.display());
@@ -81,7 +83,7 @@ pub fn run(args: &CheckArgs) -> Outcome {
     })
 }
 
-/// The launch plans of a directory, checked.
+/// The launch plans of a directory and its maps of weights, checked.
 fn launched(
     directory: &Path,
     file: &PlanFile,
@@ -93,6 +95,11 @@ fn launched(
         within(&plan, &file.plan.memory)?;
         checked.push((plan, report));
     }
+    let maps = weights::read(&input::pins(&directory.join(weights::FILE))?.text)?;
+    let model = file.files.iter().find(|name| name.starts_with("ir/prefill/"));
+    let model = model.ok_or_else(|| damaged("the plan lists no programs"))?;
+    let model = programs.get(directory, model, |_| Ok(()))?;
+    shardc_check::weights::check(&maps, &model)?;
     agree(&checked.iter().map(|(plan, _)| plan).collect::<Vec<_>>()).map_err(Failure::from)?;
     Ok(checked)
 }

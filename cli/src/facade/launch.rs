@@ -49,16 +49,19 @@ pub fn launch_plans(request: &Request, plan: &Plan, files: &[String]) -> Result<
 
 /// Holds the plans to the checker: what it refuses is not written.
 fn passes(phases: &[PhaseProgram<'_>], plans: &[LaunchPlan]) -> Result<()> {
-    let refused = |found: Vec<Diagnostic>| {
-        let first = found.first().map(|d| format!("{}: {}", d.code, d.message));
-        let message = format!("the launch plan breaks a rule: {}", first.unwrap_or_default());
-        let help = "this is a bug in the compiler; please report it with the model and the request";
-        Box::new(Diagnostic::error(BROKEN_BY_PASS, message).help(help))
-    };
+    let refused = |found| broken("the launch plan", found);
     for (phase, plan) in phases.iter().zip(plans) {
         check(plan, phase.module).map_err(refused)?;
     }
     agree(&plans.iter().collect::<Vec<_>>()).map_err(refused)
+}
+
+/// What the checker found in something that the compiler made.
+pub(super) fn broken(what: &str, found: Vec<Diagnostic>) -> Box<Diagnostic> {
+    let first = found.first().map(|d| format!("{}: {}", d.code, d.message));
+    let message = format!("{what} breaks a rule: {}", first.unwrap_or_default());
+    let help = "this is a bug in the compiler; please report it with the model and the request";
+    Box::new(Diagnostic::error(BROKEN_BY_PASS, message).help(help))
 }
 
 /// The same values, within the ranges of the symbols.

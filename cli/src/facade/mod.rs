@@ -30,7 +30,7 @@ pub use exchange::Exchange;
 pub use launch::launch_plans;
 pub use plan::{PhasePlan, Plan, Programs, plan, plan_fewest};
 pub use sources::ServiceErrors;
-pub use weights::sources;
+pub use weights::{checked_sources, sources};
 
 use shardc_cost::machine::Cluster;
 use shardc_cost::profile::Profile;

@@ -7,4 +7,6 @@ crate::codes! {
     VERSION = "K002", User, "a launch plan has another version of the schema";
     /// The program was edited, or is another one.
     SOURCE = "K003", User, "a launch plan and its local program are not of one plan";
+    /// The maps of weights were edited.
+    WEIGHTS = "K004", User, "the maps of a plan's weights are not as they were written";
 }

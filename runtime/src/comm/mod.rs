@@ -19,6 +19,15 @@ pub struct Message {
     pub bytes: Vec<u8>,
 }
 
+/// What ranks talk to each other for.
+#[derive(Clone, Copy, Debug)]
+pub struct Meeting<'a> {
+    /// Its number, the same on all ranks that take part.
+    pub number: u64,
+    /// What it is for, for messages, such as `%layer#3/attn.o`.
+    pub place: &'a str,
+}
+
 /// One rank's end of the transport.
 pub trait Communicator {
     /// This rank's number.
@@ -28,35 +37,42 @@ pub trait Communicator {
     fn ranks(&self) -> usize;
 
     /// Hands over `messages`, none of them to itself, and takes one from each rank of `from`, in that
-    /// order. `step` says what for: a message for another step is refused.
+    /// order. A message for another meeting is refused.
     ///
     /// # Errors
     /// `W101` where another rank has failed, `W102` where no rank sends, `W103` where a message is of
-    /// another step.
+    /// another meeting.
     fn exchange(
         &mut self,
-        step: u64,
+        at: Meeting<'_>,
         messages: Vec<Message>,
         from: &[usize],
     ) -> Result<Vec<Vec<u8>>>;
 }
 
 /// What a rank reports when another one has failed.
-pub(crate) fn stopped(rank: usize, failed: usize, message: &str) -> Box<Diagnostic> {
-    let text = format!("rank {rank} stopped, since rank {failed} failed: {message}");
+pub(crate) fn stopped(
+    rank: usize,
+    at: Meeting<'_>,
+    failed: usize,
+    message: &str,
+) -> Box<Diagnostic> {
+    let text =
+        format!("rank {rank} stopped at {}, since rank {failed} failed: {message}", at.place);
     Box::new(Diagnostic::error(codes::STOPPED, text))
 }
 
-/// What a rank reports when a message is for another step.
-pub(crate) fn out_of_step(rank: usize, from: usize) -> Box<Diagnostic> {
-    let text = format!("ranks {rank} and {from} meet at different steps of the plan");
+/// What a rank reports when a message is for another meeting.
+pub(crate) fn out_of_step(rank: usize, at: Meeting<'_>, from: usize) -> Box<Diagnostic> {
+    let place = at.place;
+    let text = format!("rank {rank} is at {place}, and rank {from} sends for another step");
     let help = "check the plan with `shardc check`, and compile it again";
     Box::new(Diagnostic::error(codes::OUT_OF_STEP, text).help(help))
 }
 
 /// What a rank reports when nothing will come.
-pub(crate) fn stuck(rank: usize, from: usize) -> Box<Diagnostic> {
-    let text = format!("rank {rank} waits for rank {from}, which sends nothing");
+pub(crate) fn stuck(rank: usize, at: Meeting<'_>, from: usize) -> Box<Diagnostic> {
+    let text = format!("rank {rank} waits at {} for rank {from}, which sends nothing", at.place);
     let help = "check the plan with `shardc check`, and compile it again";
     Box::new(Diagnostic::error(codes::STUCK, text).help(help))
 }

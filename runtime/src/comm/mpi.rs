@@ -4,7 +4,7 @@
 //! stop since another process died, reports it and ends too. So no process returns from a failed
 //! exchange: what it has under way could not be taken back.
 
-use super::{Communicator, Message, out_of_step, stopped, stuck};
+use super::{Communicator, Meeting, Message, out_of_step, stopped, stuck};
 use crate::codes;
 use mpi::environment::Universe;
 use mpi::point_to_point::MatchedReceiveVec;
@@ -95,7 +95,7 @@ impl Process {
     }
 
     /// The next message of a rank, or the news that one has failed.
-    fn take(&self, from: usize) -> Result<Vec<u8>> {
+    fn take(&self, at: Meeting<'_>, from: usize) -> Result<Vec<u8>> {
         let source = self.world.process_at_rank(from as i32);
         let started = Instant::now();
         for look in 0u32.. {
@@ -103,9 +103,9 @@ impl Process {
                 return Ok(found.matched_receive_vec::<u8>().0);
             }
             if look % 64 == 0 {
-                self.listen()?;
+                self.listen(at)?;
                 if started.elapsed() > self.patience {
-                    return Err(stuck(self.rank, from));
+                    return Err(stuck(self.rank, at, from));
                 }
             }
             match look {
@@ -113,26 +113,26 @@ impl Process {
                 _ => thread::sleep(Duration::from_micros(50)),
             }
         }
-        Err(stuck(self.rank, from))
+        Err(stuck(self.rank, at, from))
     }
 
     /// Whether another rank has said that it failed.
-    fn listen(&self) -> Result<()> {
+    fn listen(&self, at: Meeting<'_>) -> Result<()> {
         if let Some(found) = self.world.any_process().immediate_matched_probe_with_tag(FAILED) {
             let (news, status) = found.matched_receive_vec::<u8>();
             let message = String::from_utf8_lossy(&news);
-            return Err(stopped(self.rank, status.source_rank() as usize, &message));
+            return Err(stopped(self.rank, at, status.source_rank() as usize, &message));
         }
         Ok(())
     }
 
-    fn receive(&self, step: u64, from: &[usize]) -> Result<Vec<Vec<u8>>> {
+    fn receive(&self, at: Meeting<'_>, from: &[usize]) -> Result<Vec<Vec<u8>>> {
         let one = |&other: &usize| {
-            let mut bytes = self.take(other)?;
+            let mut bytes = self.take(at, other)?;
             let sent = bytes.split_off(bytes.len().saturating_sub(8));
-            match sent == step.to_le_bytes() {
+            match sent == at.number.to_le_bytes() {
                 true => Ok(bytes),
-                false => Err(out_of_step(self.rank, other)),
+                false => Err(out_of_step(self.rank, at, other)),
             }
         };
         from.iter().map(one).collect()
@@ -150,12 +150,12 @@ impl Communicator for Process {
 
     fn exchange(
         &mut self,
-        step: u64,
+        at: Meeting<'_>,
         mut messages: Vec<Message>,
         from: &[usize],
     ) -> Result<Vec<Vec<u8>>> {
         for message in &mut messages {
-            message.bytes.extend(step.to_le_bytes());
+            message.bytes.extend(at.number.to_le_bytes());
             if i32::try_from(message.bytes.len()).is_err() {
                 let text = format!("rank {} has a message beyond 2 GiB", self.rank);
                 return Err(Box::new(Diagnostic::error(codes::MPI, text)));
@@ -168,7 +168,7 @@ impl Communicator for Process {
                 let to = own.world.process_at_rank(*to as i32);
                 sends.push(WaitGuard::from(to.immediate_send_with_tag(scope, &bytes[..], DATA)));
             }
-            let received = own.receive(step, from);
+            let received = own.receive(at, from);
             if let Err(problem) = &received {
                 if problem.code != codes::STOPPED {
                     own.tell(problem);

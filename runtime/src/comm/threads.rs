@@ -3,7 +3,7 @@
 //! A rank that fails ends all others at their next message. Where every rank that still runs waits,
 //! nothing can come any more, and all are told so at once.
 
-use super::{Communicator, Message, out_of_step, stopped, stuck};
+use super::{Communicator, Meeting, Message, out_of_step, stopped, stuck};
 use crate::codes;
 use shardc_ir::diag::{Diagnostic, Result};
 use std::collections::{BTreeMap, VecDeque};
@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Messages from one rank to another, each with the step that it is for.
+/// Messages from one rank to another, each with the number of the meeting that it is for.
 type Queue = VecDeque<(u64, Vec<u8>)>;
 
 /// What all ranks see.
@@ -73,33 +73,33 @@ impl Communicator for Thread {
 
     fn exchange(
         &mut self,
-        step: u64,
+        at: Meeting<'_>,
         messages: Vec<Message>,
         from: &[usize],
     ) -> Result<Vec<Vec<u8>>> {
         let mut state = self.shared.lock();
         for message in messages {
             let queue = state.queues.entry((self.rank, message.to)).or_default();
-            queue.push_back((step, message.bytes));
+            queue.push_back((at.number, message.bytes));
         }
         self.shared.changed.notify_all();
         let mut out = Vec::with_capacity(from.len());
         for &other in from {
             loop {
                 if let Some((failed, message)) = &state.failed {
-                    return Err(stopped(self.rank, *failed, message));
+                    return Err(stopped(self.rank, at, *failed, message));
                 }
                 let queue = state.queues.get_mut(&(other, self.rank));
                 if let Some((sent, bytes)) = queue.and_then(Queue::pop_front) {
-                    if sent != step {
-                        return Err(out_of_step(self.rank, other));
+                    if sent != at.number {
+                        return Err(out_of_step(self.rank, at, other));
                     }
                     out.push(bytes);
                     break;
                 }
                 state.waits[self.rank] = Some(other);
                 if state.is_stuck() {
-                    return Err(stuck(self.rank, other));
+                    return Err(stuck(self.rank, at, other));
                 }
                 let changed = self.shared.changed.wait(state);
                 state = changed.unwrap_or_else(PoisonError::into_inner);
@@ -150,6 +150,10 @@ fn mistake(rank: usize, cause: &(dyn std::any::Any + Send)) -> Box<Diagnostic> {
 mod tests {
     use super::*;
 
+    fn at(number: u64) -> Meeting<'static> {
+        Meeting { number, place: "a test" }
+    }
+
     fn codes_of(results: Vec<Result<usize>>) -> Vec<&'static str> {
         results.into_iter().map(|r| r.map_or_else(|d| d.code.id, |_| "ok")).collect()
     }
@@ -161,7 +165,7 @@ mod tests {
             for step in 0..4 {
                 let others: Vec<usize> = (0..3).filter(|&r| r != rank).collect();
                 let send = |&to: &usize| Message { to, bytes: vec![rank as u8 + 10 * step as u8] };
-                let got = comm.exchange(step, others.iter().map(send).collect(), &others)?;
+                let got = comm.exchange(at(step), others.iter().map(send).collect(), &others)?;
                 for (from, bytes) in others.iter().zip(got) {
                     assert_eq!(bytes, [*from as u8 + 10 * step as u8]);
                     sum += from;
@@ -179,11 +183,11 @@ mod tests {
     fn a_failure_ends_all_ranks() {
         let results = run(3, |comm| match comm.rank() {
             1 => Err(Box::new(Diagnostic::error(codes::OPERATOR, "it broke"))),
-            _ => comm.exchange(0, Vec::new(), &[1]).map(|m| m.len()),
+            _ => comm.exchange(at(0), Vec::new(), &[1]).map(|m| m.len()),
         });
         assert_eq!(codes_of(results), ["W101", "W106", "W101"]);
         let results = run(2, |comm| match comm.rank() {
-            0 => comm.exchange(0, Vec::new(), &[1]).map(|m| m.len()),
+            0 => comm.exchange(at(0), Vec::new(), &[1]).map(|m| m.len()),
             _ => Vec::<usize>::new()
                 .iter()
                 .position(|_| true)
@@ -196,14 +200,14 @@ mod tests {
     fn ranks_that_wait_for_each_other_are_told() {
         let results = run(3, |comm| {
             let next = (comm.rank() + 1) % 3;
-            comm.exchange(0, Vec::new(), &[next]).map(|m| m.len())
+            comm.exchange(at(0), Vec::new(), &[next]).map(|m| m.len())
         });
         let codes = codes_of(results);
         assert!(codes.contains(&"W102") && codes.iter().all(|c| *c != "ok"), "{codes:?}");
         // A rank that has ended sends nothing more.
         let results = run(2, |comm| match comm.rank() {
             0 => Ok(0),
-            _ => comm.exchange(0, Vec::new(), &[0]).map(|m| m.len()),
+            _ => comm.exchange(at(0), Vec::new(), &[0]).map(|m| m.len()),
         });
         assert_eq!(codes_of(results), ["ok", "W102"]);
     }
@@ -213,7 +217,7 @@ mod tests {
         let results = run(2, |comm| {
             let other = 1 - comm.rank();
             let message = Message { to: other, bytes: Vec::new() };
-            comm.exchange(comm.rank() as u64, vec![message], &[other]).map(|m| m.len())
+            comm.exchange(at(comm.rank() as u64), vec![message], &[other]).map(|m| m.len())
         });
         assert!(codes_of(results).contains(&"W103"));
     }

@@ -5,7 +5,7 @@
 //! group order in f32, so every member, on every transport, has the same bytes.
 
 use super::held::Held;
-use crate::comm::{Communicator, Message};
+use crate::comm::{Communicator, Meeting, Message};
 use crate::kernels::{Output, merge};
 use crate::place::Place;
 use shardc_ir::diag::{Diagnostic, Result};
@@ -69,7 +69,7 @@ impl Group {
     pub fn exchange(
         &self,
         comm: &mut dyn Communicator,
-        step: u64,
+        at: Meeting<'_>,
         own: &Held,
     ) -> std::result::Result<Held, Failure> {
         let me = self.me(comm)?;
@@ -82,7 +82,7 @@ impl Group {
         let sources = self.sources(me)?;
         let others: Vec<usize> =
             sources.iter().filter(|(m, _)| *m != me).map(|(m, _)| self.ranks[*m]).collect();
-        let mut received = comm.exchange(step, messages, &others)?.into_iter();
+        let mut received = comm.exchange(at, messages, &others)?.into_iter();
         let mut boxes = Vec::new();
         for (member, ranges) in sources {
             let held = match member == me {
@@ -107,7 +107,7 @@ impl Group {
     pub fn reduce(
         &self,
         comm: &mut dyn Communicator,
-        step: u64,
+        at: Meeting<'_>,
         (kind, dtypes, finish): (ReduceKind, &[(DType, bool)], bool),
         own: &Held,
     ) -> std::result::Result<Held, Failure> {
@@ -128,7 +128,7 @@ impl Group {
             messages.push(Message { to: rank, bytes });
         }
         let others: Vec<usize> = self.ranks.iter().copied().filter(|&r| r != comm.rank()).collect();
-        let mut received = comm.exchange(step, messages, &others)?.into_iter();
+        let mut received = comm.exchange(at, messages, &others)?.into_iter();
         let mut contributions: Vec<Output> = Vec::new();
         for member in 0..self.ranks.len() {
             let held = match member == me {
@@ -149,7 +149,7 @@ impl Group {
     pub fn permute(
         &self,
         comm: &mut dyn Communicator,
-        step: u64,
+        at: Meeting<'_>,
         own: &Held,
     ) -> std::result::Result<Held, Failure> {
         let me = self.me(comm)?;
@@ -167,7 +167,7 @@ impl Group {
         let messages = if target == me { Vec::new() } else { vec![send] };
         let others: Vec<usize> =
             [source[me]].into_iter().filter(|&m| m != me).map(|m| self.ranks[m]).collect();
-        match comm.exchange(step, messages, &others)?.first() {
+        match comm.exchange(at, messages, &others)?.first() {
             Some(message) => Ok(Held::unpack(message)?),
             None => Ok(own.clone()),
         }

@@ -11,7 +11,7 @@ use super::memory::{Location, Memory};
 use super::table::{Handed, RoutineInfo, StepInfo, Table, Task, ValueInfo, unfit};
 use super::tail;
 use crate::codes;
-use crate::comm::{Communicator, Message};
+use crate::comm::{Communicator, Meeting, Message};
 use crate::kernels::{self, Numbers, Operand, Output};
 use crate::number::bytes_of;
 use crate::place::{Place, volume};
@@ -215,11 +215,15 @@ impl<'a> Rank<'a> {
             Task::Send(Some(to)) => {
                 let bytes = self.load(frame, step.reads[0])?.pack();
                 let message = Message { to: *to, bytes };
-                self.comm.exchange(TRANSFER | self.runs, vec![message], &[]).map(|_| ())
+                let place = frame.path(step.reads[0]);
+                let at = Meeting { number: TRANSFER | self.runs, place: &place };
+                self.comm.exchange(at, vec![message], &[]).map(|_| ())
             }
             Task::Recv(Some(from)) => {
                 let result = step.writes[0];
-                let messages = self.comm.exchange(TRANSFER | self.runs, Vec::new(), &[*from])?;
+                let place = frame.path(result);
+                let at = Meeting { number: TRANSFER | self.runs, place: &place };
+                let messages = self.comm.exchange(at, Vec::new(), &[*from])?;
                 let held =
                     messages.first().map_or(Err("nothing came".to_string()), |m| Held::unpack(m));
                 let held = held.map_err(|cause| self.problem(frame, result, &cause))?;
@@ -363,14 +367,15 @@ impl<'a> Rank<'a> {
         let (operand, result) = (step.reads[0], step.writes[0]);
         let to = frame.value(result);
         let own = self.load(frame, operand)?;
-        let number = self.sequence;
+        let place = frame.path(result);
+        let at = Meeting { number: self.sequence, place: &place };
         let dtypes = to.dtypes();
         let how = |kind: ReduceKind| (kind, &dtypes[..], to.pending.is_none());
         let moved = match op {
-            Op::AllGather(_) | Op::AllToAll(_) => group.exchange(self.comm, number, &own),
-            Op::AllReduce(a) => group.reduce(self.comm, number, how(a.kind), &own),
-            Op::ReduceScatter(a) => group.reduce(self.comm, number, how(a.kind), &own),
-            Op::CollectivePermute(_) => group.permute(self.comm, number, &own),
+            Op::AllGather(_) | Op::AllToAll(_) => group.exchange(self.comm, at, &own),
+            Op::AllReduce(a) => group.reduce(self.comm, at, how(a.kind), &own),
+            Op::ReduceScatter(a) => group.reduce(self.comm, at, how(a.kind), &own),
+            Op::CollectivePermute(_) => group.permute(self.comm, at, &own),
             other => Err(Failure::Cause(format!("`{}` is no collective", other.info().name))),
         };
         let held = placed(moved, |cause| self.problem(frame, result, &cause))?;

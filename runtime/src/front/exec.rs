@@ -57,6 +57,7 @@ fn run(args: &Args) -> Result<()> {
     let mut process = Process::join(Duration::from_secs(args.patience), report)?;
     let mut work = || {
         let plan = Plan::read(&args.run.path)?;
+        session::same_plan(&plan, &mut process)?;
         let request = args.run.request(plan.vocabulary())?;
         let checkpoint = Checkpoint::open(&args.run.weights)?;
         match session::run(&plan, &checkpoint, &request.job, &mut process)? {

@@ -135,7 +135,7 @@ fn files(plan: &Plan, config: &Path) -> Outcome {
     for (file, cut, edited) in [
         ("launch/prefill.json", "K001", "K001"),
         ("ir/decode.sir", "K003", "K003"),
-        ("weights.json", "W110", "W110"),
+        ("weights.json", "K001", "K001"),
     ] {
         let path = folder.join(file);
         let text = fs::read_to_string(&path)?;

@@ -23,7 +23,7 @@ const SMALLEST: &str = "qwen2-tiny";
 const EVERY: &str = "SHARDC_EVERY";
 
 /// What is wrong with what a plan gives.
-fn check(model: &Ranks, plan: &Plan) -> Result<(), String> {
+pub(super) fn check(model: &Ranks, plan: &Plan) -> Result<(), String> {
     let run = |logits: bool| -> Result<Generated, String> {
         let job = model.job(logits).map_err(|e| e.to_string())?;
         let results =

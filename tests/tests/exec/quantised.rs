@@ -1,7 +1,7 @@
-//! Golden models with their matrices in scaled fp8, on CPU ranks: what the dequantised weights give,
-//! in the memory of the plan.
+//! Golden models with their matrices in scaled fp8, or their experts in MXFP4, on CPU ranks: what the
+//! dequantised weights give, in the memory of the plan.
 
-use super::golden::{programs, run};
+use super::golden::{Runs, programs, run};
 use super::launched::{near, within};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
@@ -14,6 +14,8 @@ use shardc_runtime::number::{largest, narrow};
 use shardc_runtime::session;
 use shardc_tests::Outcome;
 use shardc_tests::checkpoint::Result;
+use shardc_tests::golden::Golden;
+use shardc_tests::random::Random;
 use shardc_tests::ranks::Ranks;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,6 +30,7 @@ const DEGREES: [&str; 4] = ["tp=1", "tp=2,pp=2", "tp=2,dp=2,ep=4", "tp=2,cp=2"];
 const TOLERANCE: f64 = 2e-4;
 
 /// A tensor of a checkpoint.
+#[derive(Clone)]
 struct Stored {
     name: String,
     dtype: Dtype,
@@ -56,29 +59,36 @@ fn quantise(name: &str, shape: &[usize], bytes: &[u8]) -> [Stored; 2] {
     ]
 }
 
-/// Writes the model with its projections quantised into a folder of its own.
-fn write(config: &Path) -> Result<PathBuf> {
+/// A folder for a variant of a golden model, with what it has beside its weights; `edit` changes its
+/// configuration.
+fn variant(config: &Path, kind: &str, edit: impl Fn(&mut serde_json::Value)) -> Result<PathBuf> {
     let model = config.parent().and_then(Path::file_name).unwrap_or_default();
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("exec-quantised").join(model);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("exec-quantised").join(kind);
+    let folder = folder.join(model);
     fs::create_dir_all(&folder)?;
     for file in ["golden.safetensors", "golden.json"] {
         fs::copy(config.with_file_name(file), folder.join(file))?;
     }
     let mut facts: serde_json::Value = serde_json::from_str(&fs::read_to_string(config)?)?;
-    facts["quantization_config"] = serde_json::json!({
-        "quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
-        "weight_block_size": [BLOCK, BLOCK],
-    });
+    edit(&mut facts);
     fs::write(folder.join("config.json"), facts.to_string())?;
+    Ok(folder)
+}
+
+/// The tensors of a golden model, each by what `change` makes of it.
+fn changed(config: &Path, mut change: impl FnMut(Stored) -> Vec<Stored>) -> Result<Vec<Stored>> {
     let bytes = fs::read(config.with_file_name("model.safetensors"))?;
-    let mut tensors = Vec::new();
-    for (name, view) in SafeTensors::deserialize(&bytes)?.tensors() {
-        let (shape, bytes) = (view.shape().to_vec(), view.data().to_vec());
-        match name.contains("_proj") && name.ends_with(".weight") {
-            true => tensors.extend(quantise(&name, &shape, &bytes)),
-            false => tensors.push(Stored { name, dtype: view.dtype(), shape, bytes }),
-        }
-    }
+    let stored = |(name, view): (String, TensorView<'_>)| Stored {
+        name,
+        dtype: view.dtype(),
+        shape: view.shape().to_vec(),
+        bytes: view.data().to_vec(),
+    };
+    let tensors = SafeTensors::deserialize(&bytes)?.tensors();
+    Ok(tensors.into_iter().flat_map(|tensor| change(stored(tensor))).collect())
+}
+
+fn save(folder: &Path, tensors: &[Stored]) -> Result<PathBuf> {
     let views = tensors
         .iter()
         .map(|t| Ok((t.name.clone(), TensorView::new(t.dtype, t.shape.clone(), &t.bytes)?)));
@@ -87,11 +97,24 @@ fn write(config: &Path) -> Result<PathBuf> {
     Ok(folder.join("config.json"))
 }
 
-/// Plans of a quantised model give what the interpreter gives of its dequantised weights.
-pub fn quantised(config: &Path, _text: String) -> Outcome {
-    let model = Ranks::read(&write(config)?)?;
-    let [plain, _] = programs(&model.golden)?;
-    let wanted = run(&model.golden, [&plain, &plain], &Options::default())?;
+/// Writes the model with its projections quantised into a folder of its own.
+fn write(config: &Path) -> Result<PathBuf> {
+    let folder = variant(config, "fp8", |facts| {
+        facts["quantization_config"] = serde_json::json!({
+            "quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+            "weight_block_size": [BLOCK, BLOCK],
+        });
+    })?;
+    let tensors =
+        changed(config, |t| match t.name.contains("_proj") && t.name.ends_with(".weight") {
+            true => quantise(&t.name, &t.shape, &t.bytes).into(),
+            false => vec![t],
+        })?;
+    save(&folder, &tensors)
+}
+
+/// Plans of a model under several degrees give what was wanted.
+fn agree(model: &Ranks, wanted: &Runs) -> Result<()> {
     let (job, context) = (model.job(true)?, model.context()?);
     let mut ran = 0;
     for text in DEGREES {
@@ -110,4 +133,99 @@ pub fn quantised(config: &Path, _text: String) -> Outcome {
         ran += 1;
     }
     if ran >= 3 { Ok(()) } else { Err(format!("only {ran} plans ran").into()) }
+}
+
+/// Plans of a quantised model give what the interpreter gives of its dequantised weights.
+pub fn quantised(config: &Path, _text: String) -> Outcome {
+    let model = Ranks::read(&write(config)?)?;
+    let [plain, _] = programs(&model.golden)?;
+    let wanted = run(&model.golden, [&plain, &plain], &Options::default())?;
+    agree(&model, &wanted)
+}
+
+/// Elements of an MXFP4 block, and what its codes mean (OCP MX 1.0); the upper half is negative.
+const MX_BLOCK: usize = 32;
+const MX_CODES: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
+
+/// Width of an expert of the packed model: two blocks.
+const WIDTH: usize = 64;
+
+/// Random experts `[experts, outputs, inputs]` in MXFP4 as checkpoints of GPT-OSS store them, and the
+/// same in f32 as those without quantisation do, inputs before outputs.
+fn experts(name: &str, shape: [usize; 3], random: &mut Random) -> ([Stored; 2], Stored) {
+    let [experts, outputs, inputs] = shape;
+    let columns = inputs / MX_BLOCK;
+    let codes: Vec<u8> = (0..experts * outputs * inputs).map(|_| random.below(16) as u8).collect();
+    let powers: Vec<u8> =
+        (0..codes.len() / MX_BLOCK).map(|_| 121 + random.below(3) as u8).collect();
+    let number = |i: usize| {
+        let (code, power) = (codes[i], i32::from(powers[i / MX_BLOCK]) - 127);
+        let sign = if code < 8 { 1.0 } else { -1.0 };
+        sign * MX_CODES[usize::from(code % 8)] * 2f32.powi(power)
+    };
+    let at = |e: usize, input: usize, output: usize| (e * outputs + output) * inputs + input;
+    let mut plain = Vec::with_capacity(4 * codes.len());
+    for (e, input) in (0..experts).flat_map(|e| (0..inputs).map(move |i| (e, i))) {
+        (0..outputs).for_each(|o| plain.extend(number(at(e, input, o)).to_le_bytes()));
+    }
+    let packed = codes.as_chunks::<2>().0.iter().map(|[low, high]| low | high << 4).collect();
+    let stored = |suffix: &str, dtype, shape: &[usize], bytes| Stored {
+        name: format!("{name}{suffix}"),
+        dtype,
+        shape: shape.into(),
+        bytes,
+    };
+    let blocks = [experts, outputs, columns, MX_BLOCK / 2];
+    (
+        [
+            stored("_blocks", Dtype::U8, &blocks, packed),
+            stored("_scales", Dtype::U8, &blocks[..3], powers),
+        ],
+        stored("", Dtype::F32, &[experts, inputs, outputs], plain),
+    )
+}
+
+/// A model with experts in MXFP4 gives what the interpreter gives of a checkpoint that holds the same
+/// numbers in f32.
+pub fn packed(config: &Path, _text: String) -> Outcome {
+    let width = |facts: &mut serde_json::Value| facts["intermediate_size"] = WIDTH.into();
+    let plain = variant(config, "mxfp4-plain", width)?;
+    let packed = variant(config, "mxfp4", |facts| {
+        width(facts);
+        facts["quantization_config"] = serde_json::json!({
+            "quant_method": "mxfp4",
+            "modules_to_not_convert": [
+                "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens",
+                "lm_head",
+            ],
+        });
+    })?;
+    let (mut random, mut wide) = (Random::new(3), Vec::new());
+    let narrow = changed(config, |t| {
+        let (experts_of, hidden) = (t.shape[0], t.shape.get(1).copied().unwrap_or(0));
+        let shape = match t.name.rsplit('.').next().unwrap_or_default() {
+            "gate_up_proj" => [experts_of, 2 * WIDTH, hidden],
+            "down_proj" => [experts_of, t.shape[2], WIDTH],
+            "gate_up_proj_bias" => {
+                let bytes =
+                    (0..experts_of * 2 * WIDTH).flat_map(|i| (i as f32 * 1e-3).to_le_bytes());
+                let bytes: Vec<u8> = bytes.collect();
+                let shape = vec![experts_of, 2 * WIDTH];
+                wide.push(Stored { shape: shape.clone(), bytes: bytes.clone(), ..t.clone() });
+                return vec![Stored { shape, bytes, ..t }];
+            }
+            _ => {
+                wide.push(t.clone());
+                return vec![t];
+            }
+        };
+        let (narrow, own) = experts(&t.name, shape, &mut random);
+        wide.push(own);
+        narrow.into()
+    })?;
+    let golden = Golden::read(&save(&plain, &wide)?)?;
+    let model = Ranks::read(&save(&packed, &narrow)?)?;
+    let [program, _] = programs(&golden)?;
+    let wanted = run(&golden, [&program, &program], &Options::default())?;
+    agree(&model, &wanted)
 }

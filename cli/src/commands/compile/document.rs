@@ -7,13 +7,13 @@ use crate::failure;
 use serde_json::{Map, Value, json};
 use shardc::facade::{self, Exchange, PhasePlan, Plan, Request};
 use shardc_cost::memory::Memory;
-use shardc_frontend::spec::ModelSpec;
 use shardc_ir::diag::Result;
 use shardc_ir::dim::Bindings;
 use shardc_ir::graph::{Func, FuncKind, Module};
 use shardc_ir::launch::Source;
 use shardc_ir::mesh::AxisRef;
 use shardc_ir::text::{print, show_type};
+use shardc_ir::weights;
 use shardc_passes::search::bindings;
 use shardc_passes::strategy::megatron::Phase;
 
@@ -109,7 +109,8 @@ impl Document<'_> {
         }
         let certificate = facade::certificate(self.plan, &sources)?;
         files.push((certificate::FILE.to_string(), certificate.to_text()));
-        files.insert(0, ("weights.json".to_string(), weights(&self.plan.model.published)));
+        let maps = facade::checked_sources(&self.plan.model)?;
+        files.insert(0, (weights::FILE.to_string(), weights::to_text(&maps)));
         files.insert(0, ("schedule.toml".to_string(), self.schedule()));
         let mut names = vec!["plan.json".to_string()];
         names.extend(files.iter().map(|(name, _)| name.clone()));
@@ -304,11 +305,6 @@ impl Document<'_> {
         }
         Value::Object(out)
     }
-}
-
-/// The text of `weights.json`: which tensors of a checkpoint fill which parameter.
-fn weights(spec: &ModelSpec) -> String {
-    format!("{:#}\n", json!(facade::sources(spec)))
 }
 
 /// Collectives that one device executes in one step: in every micro-batch of it.

@@ -2,6 +2,7 @@
 //! with RoPE.
 
 use super::prelude::*;
+use crate::codes;
 use crate::config::core::SizeKeys;
 
 const BIAS: Alibi = Alibi { max_bias: 8.0, scale: 1.0 };
@@ -128,6 +129,9 @@ fn check_mpt(cx: &Cx) -> Result<()> {
     }
 }
 
+/// Tokens of every Baichuan 2; no other key tells it from Baichuan 1, which has 64000.
+const BAICHUAN2_VOCABULARY: u64 = 125_696;
+
 /// Baichuan 1 and 2: Llama with one tensor for q, k and v. The 7B models rotate; the 13B models, of
 /// another width and without `max_position_embeddings`, have ALiBi.
 pub(in crate::config) fn baichuan(cx: &Cx) -> Result<ModelSpec> {
@@ -143,6 +147,11 @@ pub(in crate::config) fn baichuan(cx: &Cx) -> Result<ModelSpec> {
         true => core.gqa(Some(rope::read(cx, core.head_dim, rope::Defaults::FIXED)?)),
         false => Gqa { alibi: Some(BIAS), ..core.gqa(None) },
     };
+    if core.vocab == BAICHUAN2_VOCABULARY {
+        let message = "Baichuan 2 scales each row of `lm_head.weight` to length 1, which is left \
+                       out: scale them in the checkpoint before `shardc run`";
+        cx.warn(codes::IGNORED, "vocab_size", message);
+    }
     let mlp = core.mlp(cx)?;
     core.model(cx, |_| Ok(LayerSpec::new(gqa.clone(), mlp, Block::pre(core.rms()))))
 }

@@ -22,6 +22,11 @@ pub(in crate::config) fn bailing(cx: &Cx) -> Result<ModelSpec> {
     let second = cx.has("score_function") || cx.architecture == "BailingMoeV2ForCausalLM";
     let partial = if second { 0.5 } else { 1.0 };
     let rope = rope::read(cx, core.head_dim, rope::Defaults { partial, ..rope::Defaults::LLAMA })?;
+    if cx.flag_or("norm_head", false)? {
+        let message = "rows of the head that are scaled to length 1 are not supported";
+        let help = "scale the rows of `lm_head.weight` in the checkpoint, and leave the key out";
+        return Err(cx.unsupported("norm_head", message, help));
+    }
     let plain = cx.flag_or("use_bias", false)?;
     let qkv = cx.flag_or("use_qkv_bias", false)?;
     let normed = cx.flag_or("use_qk_norm", second)?;

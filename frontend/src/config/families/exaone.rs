@@ -23,18 +23,18 @@ const EXAONE3: Names = Names {
     ],
 };
 
-/// EXAONE 3 and 3.5: Llama under names of its own, or, as `transformers` 5 writes it, by Llama's.
+/// EXAONE 3 and 3.5: Llama with tensor names of its own; its keys are its own too, or Llama's, as
+/// `transformers` 5 writes them.
 pub(in crate::config) fn exaone3(cx: &Cx) -> Result<ModelSpec> {
-    if cx.has("num_hidden_layers") && !cx.has("num_layers") {
-        return super::llama::llama(cx);
-    }
-    let style = Style {
-        eps_keys: ["layer_norm_epsilon", "rms_norm_eps"],
-        eps: 1e-5,
-        act: ("activation_function", "silu"),
-        keys: SizeKeys { layers: &["num_layers"], ..Style::LLAMA.keys },
-        names: EXAONE3,
-        ..Style::GROUPED
+    let common = Style { eps: 1e-5, names: EXAONE3, ..Style::GROUPED };
+    let style = match cx.has("num_hidden_layers") && !cx.has("num_layers") {
+        true => common,
+        false => Style {
+            eps_keys: ["layer_norm_epsilon", "rms_norm_eps"],
+            act: ("activation_function", "silu"),
+            keys: SizeKeys { layers: &["num_layers"], ..Style::LLAMA.keys },
+            ..common
+        },
     };
     let core = Core::read(cx, style)?;
     let gqa = core.gqa(Some(rope::read(cx, core.head_dim, rope::Defaults::LLAMA)?));
