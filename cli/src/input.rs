@@ -116,6 +116,13 @@ pub fn pins(path: &Path) -> Outcome<Source> {
     text(path, MAX_PINS, "a file of lines `pattern: layout`")
 }
 
+/// Reads a file of a plan's directory.
+///
+/// Errors: `U002` and `U003`, or text that is not UTF-8.
+pub fn of_plan(path: &Path) -> Outcome<Source> {
+    text(path, MAX_PINS, "a file of a directory that `shardc compile -o` wrote")
+}
+
 /// Reads a schedule, or the one in a plan's directory.
 ///
 /// Errors: `U002` and `U003`, or text that is not UTF-8.

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{configs, models, read, shipped};
-use shardc_frontend::graph::{GraphOptions, OutputRows, WeightMap, build, weights};
+use shardc_frontend::graph::{GraphOptions, build, weights};
 use shardc_frontend::spec::{Attention, DType, ModelSpec, Pattern};
 use shardc_ir::graph::{Func, Module};
 use shardc_ir::ops::Op;
@@ -13,6 +13,7 @@ use shardc_ir::ops::control::Run;
 use shardc_ir::text::{parse, print};
 use shardc_ir::types::{Kind, Type};
 use shardc_ir::verify::verify;
+use shardc_ir::weights::{Rows, Source};
 use std::path::Path;
 
 /// Every shipped model and every golden one.
@@ -193,7 +194,7 @@ fn eight_bits_are_a_format_of_weights() {
     assert!(text.contains("%attn.k_cache: cache<%B x %C x 8 x 128 x bf16>"), "{text}");
 }
 
-fn map_of(name: &str, param: &str) -> WeightMap {
+fn map_of(name: &str, param: &str) -> Source {
     let spec = read(&shipped(&format!("{name}.json")));
     weights(&spec).into_iter().find(|m| m.param == param).unwrap()
 }
@@ -202,12 +203,12 @@ fn map_of(name: &str, param: &str) -> WeightMap {
 fn fused_tensors_are_taken_apart_by_rows() {
     let key = map_of("microsoft__Phi-3-medium-4k-instruct", "layer.attn.k.w");
     assert_eq!(key.tensors[1], "model.layers.1.self_attn.qkv_proj.weight");
-    assert_eq!(key.rows, Some(OutputRows { first: 5120, run: 1280, stride: 7680, runs: 1 }));
+    assert_eq!(key.rows, Some(Rows { first: 5120, run: 1280, stride: 7680, runs: 1 }));
     let up = map_of("openai__gpt-oss-20b", "sliding.moe.up.w");
     assert_eq!((up.experts, up.transposed, up.dims), (Some(32), true, vec![32, 2880, 2880]));
-    assert_eq!(up.rows, Some(OutputRows { first: 1, run: 1, stride: 2, runs: 2880 }));
+    assert_eq!(up.rows, Some(Rows { first: 1, run: 1, stride: 2, runs: 2880 }));
     let value = map_of("deepseek-ai__DeepSeek-V3", "dense.attn.kv_b_v.w");
-    assert_eq!(value.rows, Some(OutputRows { first: 128, run: 128, stride: 256, runs: 128 }));
+    assert_eq!(value.rows, Some(Rows { first: 128, run: 128, stride: 256, runs: 128 }));
 }
 
 #[test]

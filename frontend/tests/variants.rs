@@ -7,8 +7,9 @@ mod common;
 use common::{edited, read};
 use serde_json::json;
 use shardc_frontend::config::{self, Options};
-use shardc_frontend::graph::{OutputRows, weights};
+use shardc_frontend::graph::weights;
 use shardc_frontend::spec::{Attention, Biases, Ffn, Gqa, Mask, ModelSpec, Moe, RopeScaling};
+use shardc_ir::weights::Rows;
 
 /// The grouped-query attention of a layer.
 fn gqa(spec: &ModelSpec, layer: usize) -> &Gqa {
@@ -35,7 +36,7 @@ fn falcon_without_multi_query_keeps_each_heads_query_key_and_value_together() {
     let old = [("multi_query", json!(false)), ("num_attention_heads", json!(32))];
     let spec = read(&edited("published/falcon-7b.json", &old));
     let key = weights(&spec).into_iter().find(|m| m.param == "layer.attn.k.w").unwrap();
-    assert_eq!(key.rows, Some(OutputRows { first: 142, run: 142, stride: 426, runs: 32 }));
+    assert_eq!(key.rows, Some(Rows { first: 142, run: 142, stride: 426, runs: 32 }));
 }
 
 #[test]

@@ -14,7 +14,6 @@ use shardc_check::codes::MEMORY;
 use shardc_check::launch::{Report, agree, check};
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::launch::{LaunchPlan, Promised};
-use shardc_ir::weights;
 use std::path::{Path, PathBuf};
 
 /// Checks a plan: that its local programs compute what its model computes, and that its launch plans
@@ -95,7 +94,7 @@ fn launched(
         within(&plan, &file.plan.memory)?;
         checked.push((plan, report));
     }
-    let maps = weights::read(&input::pins(&directory.join(weights::FILE))?.text)?;
+    let maps = plan_file::weights(directory)?;
     let model = file.files.iter().find(|name| name.starts_with("ir/prefill/"));
     let model = model.ok_or_else(|| damaged("the plan lists no programs"))?;
     let model = programs.get(directory, model, |_| Ok(()))?;
@@ -116,7 +115,7 @@ fn launch_files(file: &PlanFile) -> Result<Vec<String>> {
 
 /// Reads a launch plan with its program, and checks them.
 fn one(directory: &Path, name: &str, programs: &mut Programs) -> Outcome<(LaunchPlan, Report)> {
-    let source = input::pins(&directory.join(name))?;
+    let source = input::of_plan(&directory.join(name))?;
     let plan = LaunchPlan::read(&source.text)?;
     if plan.source.file.contains("..") || !plan.source.file.starts_with("ir/") {
         let message = format!("{name} names a program outside of the plan's directory");

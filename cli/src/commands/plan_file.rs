@@ -9,6 +9,7 @@ use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::graph::Module;
 use shardc_ir::text::parse;
 use shardc_ir::verify::verify_text;
+use shardc_ir::weights;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
@@ -23,11 +24,18 @@ pub fn damaged(message: impl Into<String>) -> Box<Diagnostic> {
 ///
 /// Errors: `U002`, or `U132` where the file is none of this version.
 pub fn read<T: DeserializeOwned>(directory: &Path, name: &str) -> Outcome<T> {
-    let source = input::pins(&directory.join(name))?;
+    let source = input::of_plan(&directory.join(name))?;
     serde_json::from_str(&source.text).map_err(|error| {
         let message = format!("{} is not a plan of this version: {error}", source.name);
         damaged(message).into()
     })
+}
+
+/// The maps of weights of a plan.
+///
+/// Errors: `U002`, or what is wrong with the file.
+pub fn weights(directory: &Path) -> Outcome<Vec<weights::Source>> {
+    Ok(weights::read(&input::of_plan(&directory.join(weights::FILE))?.text)?)
 }
 
 /// The cluster that the user names, or else the plan's.

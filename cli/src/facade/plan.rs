@@ -260,13 +260,14 @@ fn phases(evaluator: &Evaluator<'_>, best: &Evaluated) -> Result<Vec<PhasePlan>>
         let (requests, new, context) = step_of(phase, serving, load);
         let model = StepModel::of(module, evaluator.cluster)?;
         let bind = bindings(module, best.degrees.dp.saturating_mul(requests), new, context);
+        let bases = model.bases(pricing, &bind);
         Ok(PhasePlan {
             phase,
             time_ns: step.get(),
             requests,
             tokens: new,
-            breakdown: model.breakdown(pricing, &bind),
-            bases: model.bases(pricing, &bind),
+            breakdown: Breakdown::of(&bases),
+            bases,
             collectives: model.collectives(),
             exchange: Exchange::of(module),
             micro_batches: match phase {

@@ -2,14 +2,14 @@
 
 use super::Model;
 use super::launch::broken;
-use shardc_frontend::graph::{self, OutputRows, WeightMap};
+use shardc_frontend::graph;
 use shardc_frontend::spec::ModelSpec;
 use shardc_ir::diag::Result;
-use shardc_runtime::weights::{Rows, Source};
+use shardc_ir::weights::Source;
 
 /// The sources of every weight parameter, in parameter order.
 pub fn sources(spec: &ModelSpec) -> Vec<Source> {
-    graph::weights(spec).into_iter().map(source).collect()
+    graph::weights(spec)
 }
 
 /// The sources of every weight parameter of a model, held to the checker.
@@ -21,19 +21,4 @@ pub fn checked_sources(model: &Model) -> Result<Vec<Source>> {
     let refused = |found| broken("the map of weights", found);
     shardc_check::weights::check(&sources, &model.logical).map_err(refused)?;
     Ok(sources)
-}
-
-/// A map of the front end in the runtime's words.
-fn source(map: WeightMap) -> Source {
-    let rows = |r: OutputRows| Rows { first: r.first, run: r.run, stride: r.stride, runs: r.runs };
-    Source {
-        param: map.param,
-        dims: map.dims,
-        inputs: map.inputs,
-        tensors: map.tensors,
-        stacked: map.stacked,
-        experts: map.experts,
-        transposed: map.transposed,
-        rows: map.rows.map(rows),
-    }
 }

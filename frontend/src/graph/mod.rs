@@ -31,7 +31,7 @@ mod params;
 mod position;
 mod weights;
 
-pub use weights::{OutputRows, WeightMap, weights};
+pub use weights::weights;
 
 use crate::codes;
 use crate::spec::{DType, ModelSpec, Quantisation, Scales, Scheme};

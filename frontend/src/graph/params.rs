@@ -1,9 +1,9 @@
 //! The weights of a layer function and of `@main`: names, shapes, and the part each one is.
 
 use super::elem::elem;
-use super::weights::OutputRows;
 use crate::spec::*;
 use shardc_ir::dtype::Elem;
+use shardc_ir::weights::Rows;
 
 /// A weight parameter. Inputs come before outputs in its dimensions.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +16,7 @@ pub(super) struct Param {
     /// First dimension of the outputs.
     pub(super) split: u8,
     /// The outputs of the part that it holds, where it does not hold all.
-    pub(super) rows: Option<OutputRows>,
+    pub(super) rows: Option<Rows>,
 }
 
 impl Param {
@@ -120,7 +120,7 @@ impl List {
     }
 
     /// A projection that holds some of the outputs of its part.
-    fn share(&mut self, name: &str, part: Part, dims: [&[u64]; 2], rows: OutputRows) {
+    fn share(&mut self, name: &str, part: Part, dims: [&[u64]; 2], rows: Rows) {
         self.linear(name, part, dims[0], dims[1], false);
         if let Some(param) = self.params.last_mut() {
             param.rows = Some(rows);
@@ -181,8 +181,8 @@ impl List {
         self.linear("attn.kv_a", Part::KvDown, &[h], &[row], a.bias);
         self.norm("attn.kv_a_norm", Part::KvDownNorm, Some(a.latent_norm), &[latent]);
         let head = a.nope_dim.saturating_add(a.v_dim);
-        let k = OutputRows { first: 0, run: a.nope_dim, stride: head, runs: n };
-        let v = OutputRows { first: a.nope_dim, run: a.v_dim, stride: head, runs: n };
+        let k = Rows { first: 0, run: a.nope_dim, stride: head, runs: n };
+        let v = Rows { first: a.nope_dim, run: a.v_dim, stride: head, runs: n };
         self.share("attn.kv_b_k", Part::KvUp, [&[latent], &[n, a.nope_dim]], k);
         self.share("attn.kv_b_v", Part::KvUp, [&[latent], &[n, a.v_dim]], v);
         if let Some(indexer) = a.indexer {

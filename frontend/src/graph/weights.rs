@@ -3,51 +3,10 @@
 use super::classes::Class;
 use super::params::{self, Param};
 use crate::spec::{Fusion, ModelSpec, Packing, Weight};
-
-/// Where the elements of one weight parameter of `@main` come from.
-///
-/// A parameter of `L` layers is `[L, inputs…, outputs…]`, of experts `[L, E, inputs…, outputs…]`,
-/// and outside layers without `L`. Each of `tensors` fills one layer's slice: take the output rows
-/// that [`rows`](WeightMap::rows) names of the tensor `[outputs, inputs]`, transpose to
-/// `[inputs, outputs]` and read the result as the slice's extents.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WeightMap {
-    /// Name of the parameter.
-    pub param: String,
-    /// Extents of one layer's slice.
-    pub dims: Vec<u64>,
-    /// Leading dimensions of the slice that are inputs of a projection, after the experts; 0 where
-    /// the tensor has the slice's own order (embeddings, norms, biases).
-    pub inputs: usize,
-    /// Tensor of each layer, in order; one entry outside layers. `{e}` numbers the expert; `{h}`
-    /// numbers the head where each head has a tensor of its own, heads outermost.
-    pub tensors: Vec<String>,
-    /// Whether the parameter has a dimension of layers.
-    pub stacked: bool,
-    /// Routed experts along the slice's first dimension. Where the tensor names hold no `{e}`, one
-    /// tensor holds all experts, outermost.
-    pub experts: Option<u64>,
-    /// Whether the tensor already holds inputs before outputs.
-    pub transposed: bool,
-    /// The outputs of the tensor that belong to the parameter; all where absent.
-    pub rows: Option<OutputRows>,
-}
-
-/// Outputs of a tensor: `run` neighbours at `first`, `first + stride`, …, `runs` times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutputRows {
-    /// First output.
-    pub first: u64,
-    /// Outputs that follow one another.
-    pub run: u64,
-    /// Distance between the starts of runs.
-    pub stride: u64,
-    /// Number of runs.
-    pub runs: u64,
-}
+use shardc_ir::weights::{Rows, Source};
 
 /// The map of every weight parameter of `@main`, in parameter order.
-pub fn weights(spec: &ModelSpec) -> Vec<WeightMap> {
+pub fn weights(spec: &ModelSpec) -> Vec<Source> {
     let mut maps = outside(params::of_entry(spec), &spec.entry_weights());
     for class in Class::of_model(spec) {
         maps.extend(inside(spec, &class));
@@ -56,7 +15,7 @@ pub fn weights(spec: &ModelSpec) -> Vec<WeightMap> {
     maps
 }
 
-fn outside(params: Vec<Param>, weights: &[Weight]) -> Vec<WeightMap> {
+fn outside(params: Vec<Param>, weights: &[Weight]) -> Vec<Source> {
     let map = |p: &Param| {
         let weight = weights.iter().find(|w| w.role == p.role)?;
         let tensors = vec![weight.tensor.clone()];
@@ -65,7 +24,7 @@ fn outside(params: Vec<Param>, weights: &[Weight]) -> Vec<WeightMap> {
     params.iter().filter_map(map).collect()
 }
 
-fn inside(spec: &ModelSpec, class: &Class) -> Vec<WeightMap> {
+fn inside(spec: &ModelSpec, class: &Class) -> Vec<Source> {
     let layers: Vec<Vec<Weight>> =
         class.members.iter().map(|&l| spec.layer_weights(l, class.layer)).collect();
     let map = |p: &Param| {
@@ -75,7 +34,7 @@ fn inside(spec: &ModelSpec, class: &Class) -> Vec<WeightMap> {
         let first = layers.first()?;
         let packing = first.iter().find(|w| w.role == p.role)?.packing;
         let name = format!("{}.{}", class.name, p.name);
-        Some(WeightMap { stacked: true, ..slice_map(p, name, tensors?, packing, first) })
+        Some(Source { stacked: true, ..slice_map(p, name, tensors?, packing, first) })
     };
     class.params.iter().filter_map(map).collect()
 }
@@ -86,9 +45,9 @@ fn slice_map(
     tensors: Vec<String>,
     packing: Packing,
     weights: &[Weight],
-) -> WeightMap {
+) -> Source {
     let (batch, split) = (usize::from(param.batch), usize::from(param.split));
-    WeightMap {
+    Source {
         param: name,
         dims: param.dims.clone(),
         inputs: split - batch,
@@ -101,7 +60,7 @@ fn slice_map(
 }
 
 /// The outputs of a part in a tensor that it shares with other parts of its layer.
-fn fused_rows(param: &Param, fusion: Fusion, weights: &[Weight]) -> Option<OutputRows> {
+fn fused_rows(param: &Param, fusion: Fusion, weights: &[Weight]) -> Option<Rows> {
     let own = weights.iter().find(|w| w.role == param.role)?;
     let together: Vec<&Weight> = weights.iter().filter(|w| w.tensor == own.tensor).collect();
     let outputs = |w: &Weight| w.shape.first().copied().unwrap_or(0);
@@ -116,7 +75,7 @@ fn fused_rows(param: &Param, fusion: Fusion, weights: &[Weight]) -> Option<Outpu
         Fusion::PerKvHead | Fusion::PerHead => heads(param),
     };
     let unit = |w: &Weight| outputs(w) / runs.max(1);
-    Some(OutputRows { first: before(&unit), run: unit(own), stride: total(&unit), runs })
+    Some(Rows { first: before(&unit), run: unit(own), stride: total(&unit), runs })
 }
 
 /// KV heads, which are the outermost outputs of a query, a key or a value.

@@ -2,7 +2,7 @@
 //! guessed, and how far it may be off.
 
 use super::price::{self, Category, Priced};
-use super::{Pricing, StepModel, Work, scaled};
+use super::{Pricing, StepModel, Work, requests, scaled, with_host};
 use shardc_cost::profile::Overlap;
 use shardc_cost::source::Source;
 use shardc_cost::time::Ns;
@@ -144,16 +144,29 @@ impl StepModel {
 
     /// What each stage saves by collectives that run beside kernels.
     pub fn hidden(&self, pricing: Pricing<'_>, bind: &Bindings) -> Vec<Ns> {
-        let mut saved = vec![Ns::ZERO; self.stages.len()];
-        if pricing.profile.overlap != Overlap::None {
-            for line in self.lines(pricing, bind) {
-                saved[line.stage] += line.time();
-            }
-            for (saved, device) in saved.iter_mut().zip(self.device_times(pricing, bind)) {
-                *saved = saved.saturating_sub(device);
-            }
+        let lines = self.lines(pricing, bind);
+        self.saved(&lines, &self.busy(&lines, pricing, bind))
+    }
+
+    /// What each stage saves by being busy for less time than in turns.
+    fn saved(&self, lines: &[Line<'_>], busy: &[Ns]) -> Vec<Ns> {
+        let in_turns = self.in_turns(lines);
+        in_turns.iter().zip(busy).map(|(all, busy)| all.saturating_sub(*busy)).collect()
+    }
+
+    /// Time of each stage on the device where nothing runs beside anything.
+    fn in_turns(&self, lines: &[Line<'_>]) -> Vec<Ns> {
+        let mut sums = vec![Ns::ZERO; self.stages.len()];
+        lines.iter().for_each(|line| sums[line.stage] += line.time());
+        sums
+    }
+
+    /// Time of each stage on the device.
+    fn busy(&self, lines: &[Line<'_>], pricing: Pricing<'_>, bind: &Bindings) -> Vec<Ns> {
+        match pricing.profile.overlap {
+            Overlap::None => self.in_turns(lines),
+            Overlap::Streams { .. } => self.device_times(pricing, bind),
         }
-        saved
     }
 
     /// What the times of [`breakdown`](Self::breakdown) rest on.
@@ -168,8 +181,10 @@ impl StepModel {
                 out.push((category, basis));
             }
         };
-        let mut hidden = self.hidden(pricing, bind);
-        for line in self.lines(pricing, bind) {
+        let lines = self.lines(pricing, bind);
+        let busy = self.busy(&lines, pricing, bind);
+        let mut hidden = self.saved(&lines, &busy);
+        for line in lines {
             let mut time = line.time();
             if line.category == Category::Communication {
                 let left = &mut hidden[line.stage];
@@ -178,8 +193,9 @@ impl StepModel {
             }
             add(line.category, line.priced.source.into(), time, line.priced.error);
         }
-        for host in self.host_times(pricing, bind) {
-            add(Category::Host, Ground::Guessed, host, HOST_ERROR);
+        for (items, device) in self.stages.iter().zip(busy) {
+            let step = with_host(device, items, requests(items, bind), pricing.profile, bind);
+            add(Category::Host, Ground::Guessed, step.saturating_sub(device), HOST_ERROR);
         }
         out.sort_by_key(|(category, _)| *category);
         out

@@ -118,8 +118,7 @@ impl StepModel {
 
     /// Time by category, all stages together; of communication, what is not hidden behind kernels.
     pub fn breakdown(&self, pricing: Pricing<'_>, bind: &Bindings) -> Breakdown {
-        let bases = self.bases(pricing, bind).into_iter();
-        Breakdown { times: bases.map(|(category, basis)| (category, basis.total())).collect() }
+        Breakdown::of(&self.bases(pricing, bind))
     }
 
     /// What the host adds to the device's time of each stage.

@@ -1,5 +1,6 @@
 //! Prices of pieces of work under a binding of the symbols.
 
+use super::basis::Basis;
 use super::work::{Comm, Work};
 use shardc_cost::collective::{CollectiveCost, Fabric, Group, Routed};
 use shardc_cost::ops::{Decode, Experts, Gemm, OpCost, Prefill, Pricer};
@@ -46,6 +47,13 @@ impl Category {
 pub struct Breakdown {
     /// Categories that take time.
     pub times: Vec<(Category, Ns)>,
+}
+
+impl Breakdown {
+    /// The sums of what is known of each category.
+    pub fn of(bases: &[(Category, Basis)]) -> Self {
+        Breakdown { times: bases.iter().map(|(c, basis)| (*c, basis.total())).collect() }
+    }
 }
 
 /// A priced piece of work.

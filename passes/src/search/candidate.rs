@@ -427,6 +427,15 @@ fn time(load: &Load, plan: &Evaluated) -> f64 {
     ttft + tpot * load.osl.saturating_sub(1) as f64
 }
 
+/// What is maximised: output tokens a second and device; for the objective latency, requests a second
+/// of one that is alone.
+pub(super) fn worth(load: &Load, plan: &Evaluated) -> f64 {
+    match load.objective {
+        Objective::Throughput => plan.serving.tokens_per_s_per_device,
+        Objective::Latency => 1e9 / time(load, plan),
+    }
+}
+
 /// Orders plans by the objective of a load, as [`Evaluator::compare`].
 fn compare(load: &Load, a: &Evaluated, b: &Evaluated) -> Ordering {
     let key = |e: &Evaluated| {
@@ -472,14 +481,7 @@ pub(super) fn clearly_better(
     second: &std::result::Result<Evaluated, Refusal>,
 ) -> bool {
     const ERROR: f64 = 0.05;
-    let worth = |plan: &Evaluated| match load.objective {
-        Objective::Latency => 1.0 / time(load, plan),
-        Objective::Throughput => plan.serving.tokens_per_s_per_device,
-    };
-    match (first, second) {
-        (Ok(a), Ok(b)) => worth(b) > worth(a) * (1.0 + ERROR),
-        (first, second) => first.is_err() && second.is_ok(),
-    }
+    prefers(first, second, |a, b| worth(load, b) > worth(load, a) * (1.0 + ERROR))
 }
 
 /// Whether the second of two outcomes is better.
@@ -488,8 +490,17 @@ fn better(
     first: &std::result::Result<Evaluated, Refusal>,
     second: &std::result::Result<Evaluated, Refusal>,
 ) -> bool {
+    prefers(first, second, |a, b| compare(load, b, a).is_gt())
+}
+
+/// Whether a plan is better than another, or is one where the other is none.
+fn prefers(
+    first: &std::result::Result<Evaluated, Refusal>,
+    second: &std::result::Result<Evaluated, Refusal>,
+    better: impl Fn(&Evaluated, &Evaluated) -> bool,
+) -> bool {
     match (first, second) {
-        (Ok(a), Ok(b)) => compare(load, b, a).is_gt(),
+        (Ok(a), Ok(b)) => better(a, b),
         (first, second) => first.is_err() && second.is_ok(),
     }
 }

@@ -31,7 +31,7 @@ pub fn check(
     if !files.iter().any(|name| name == FILE) {
         return Err(damaged("the plan lists no certificate").into());
     }
-    let source = input::pins(&directory.join(FILE))?;
+    let source = input::of_plan(&directory.join(FILE))?;
     let certificate = Certificate::read(&source.text)?;
     let names = certificate.phases.iter().map(|p| p.phase.as_str());
     if !names.eq(["prefill", "decode"]) {

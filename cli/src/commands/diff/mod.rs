@@ -56,7 +56,7 @@ pub fn run(args: &DiffArgs) -> Outcome {
 fn open(path: &Path) -> Outcome<Plan> {
     let directory = path.is_dir().then(|| path.to_path_buf());
     let file = directory.as_ref().map_or(path.to_path_buf(), |d| d.join("plan.json"));
-    let source = input::pins(&file)?;
+    let source = input::of_plan(&file)?;
     let json: Value = serde_json::from_str(&source.text)
         .map_err(|error| damaged(format!("{} is not JSON: {error}", source.name)))?;
     if json["generator"] != "shardc" || !json["plan"]["phases"].is_array() {

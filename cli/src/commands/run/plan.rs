@@ -9,7 +9,6 @@ use shardc_interp::{Inputs, Tensor};
 use shardc_ir::diag::{Diagnostic, Result};
 use shardc_ir::graph::{FuncKind, Level, Module};
 use shardc_ir::types::Kind;
-use shardc_ir::weights;
 use shardc_runtime::weights::{Checkpoint, Source};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -44,7 +43,7 @@ impl Plan {
     /// Errors: `U132` where it is damaged, or what the verifier finds.
     pub fn read(directory: &Path) -> Outcome<Self> {
         let file: PlanFile = plan_file::read(directory, "plan.json")?;
-        let sources = weights::read(&input::pins(&directory.join(weights::FILE))?.text)?;
+        let sources = plan_file::weights(directory)?;
         let of = |phase: &str| {
             let prefix = format!("ir/{phase}/");
             let plain = |name: &&String| name.starts_with(&prefix) && !name.contains("..");

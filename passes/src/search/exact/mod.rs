@@ -31,12 +31,13 @@ mod span;
 mod table;
 pub(super) mod unit;
 
+use super::candidate::worth;
 use super::{Evaluated, Evaluator, Found, Outcome, State, degrees};
 use cell::Scene;
 use phase::Phase;
 pub use points::{Point, Points};
 use shardc_cost::profile::Overlap;
-use shardc_cost::serving::{Load, Objective};
+use shardc_cost::serving::Load;
 use shardc_ir::diag::Result;
 use span::Spans;
 
@@ -108,12 +109,7 @@ impl Proof {
 
 /// What a plan reaches in the unit of [`Proof::bound`].
 pub(super) fn reached(evaluator: &Evaluator<'_>, plan: &Evaluated) -> f64 {
-    let serving = &plan.serving;
-    let rounds = evaluator.load.osl.saturating_sub(1) as f64;
-    match evaluator.load.objective {
-        Objective::Throughput => serving.tokens_per_s_per_device,
-        Objective::Latency => 1e9 / (serving.ttft.as_f64() + rounds * serving.tpot.as_f64()),
-    }
+    worth(&evaluator.load, plan)
 }
 
 /// Runs `degrees`, then searches layouts from there.
